@@ -5,7 +5,6 @@ FROM python:3.13-slim AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
-COPY benchmarks/specs ./benchmarks/specs
 RUN python -m venv /opt/accous && /opt/accous/bin/pip install --no-cache-dir '.[serve]'
 
 FROM python:3.13-slim

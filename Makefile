@@ -80,21 +80,16 @@ test-machines: $(STAMP) ## parts of the suite as other processors, a busy machin
 
 bench: $(STAMP) ## measure speed, accuracy on streams with known answers, refits, and what the model tells
 	$(RUN) -m benchmarks.speed
-	$(RUN) -m benchmarks.yardsticks
-	$(RUN) -m benchmarks.ridge_refits
-	$(RUN) -m benchmarks.wide
-	$(RUN) -m benchmarks.wide_metrics
 	$(RUN) -m benchmarks.startup
-	$(RUN) -m benchmarks.large_references
-	$(RUN) -m benchmarks.embedding
-	$(VENV)/bin/accous bench run table3 --contenders FIX,OLRE,Accous,oracle --jobs 2
-	$(VENV)/bin/accous bench report results/table3
 	$(RUN) -m benchmarks.cli_throughput
 	$(RUN) -m benchmarks.service
+	$(RUN) -m benchmarks.keyed
+	$(VENV)/bin/accous bench run table3 --contenders FIX,OLRE,Accous,oracle --jobs 2
+	$(VENV)/bin/accous bench report results/table3
 	$(RUN) -m benchmarks.refits
+	$(RUN) -m benchmarks.regression
 	$(RUN) -m benchmarks.trust
-	$(RUN) -m benchmarks.trust_cost
-	$(RUN) -m benchmarks.trust_pictures
+	$(RUN) -m benchmarks.figures
 
 bench-peers: $(STAMP) $(PEERS:%=$(PEER_ENVS)/%/.installed) ## compare the one-step ratios and the label-free risk with those of other packages
 	$(RUN) -m benchmarks.peers
@@ -116,7 +111,7 @@ clean: ## remove the environment, caches and build products
 	rm -rf $(VENV) $(PEER_ENVS) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(DEMO_STAMP): pyproject.toml
+$(DEMO_STAMP): pyproject.toml bench/pyproject.toml
 	@"$(PYTHON)" -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("accous needs Python 3.11 or newer and $(PYTHON) is %d.%d; name another one: make PYTHON=..." % v[:2])'
 	@echo "Setting up $(VENV), once: accous with numpy, scipy, scikit-learn, numba, polars and matplotlib. That takes about a minute."
 	"$(PYTHON)" -m venv $(VENV)
@@ -125,7 +120,7 @@ $(DEMO_STAMP): pyproject.toml
 
 $(STAMP): $(DEMO_STAMP)
 	@echo "Adding the development tools to $(VENV), once$(if $(strip $(DEEP)),; with PyTorch). That takes some minutes."
-	$(INSTALL) --editable '.[dev]' $(DEEP)
+	$(INSTALL) --editable '.[dev]' --editable ./bench $(DEEP)
 	@touch $@
 
 # Without resolving: the files pin everything; ADAPT would ask for the whole of tensorflow, NannyML for CUDA by xgboost.

@@ -18,22 +18,13 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "POL
 
 # They cannot be imported, or have examples that cannot be run, without the package that they need.
 _NEED_TORCH = (
-    "src/accous_bench/adversarial.py",
-    "src/accous/deep/backbones.py",
-    "src/accous/deep/embedding.py",
-    "src/accous/deep/fine_tuning.py",
-    "src/accous/deep/pixels.py",
-    "src/accous/deep/precomputed.py",
+    "bench/src/accous_bench/tuning.py",
+    "src/accous/deep/networks.py",
+    "src/accous/deep/features.py",
     "tests/deep/networks.py",
 )
 _NEED_RIVER = ("src/accous/river.py",)
 _NEED_SPARK = (
-    "src/accous/cli/spark_run.py",
-    "src/accous/spark.py",
-    "src/accous/spark.py",
-    "src/accous/spark.py",
-    "src/accous/spark.py",
-    "src/accous/spark.py",
     "src/accous/spark.py",
     "tests/spark/stream_driver.py",
 )

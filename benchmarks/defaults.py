@@ -9,47 +9,41 @@ ratios, in exact risk. On tables, where even the true ratio may not help, the sc
 from __future__ import annotations
 
 import argparse
-import csv
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from rich.console import Console
 from rich.progress import track
 
 from accous import OnlineDensityRatio
 from accous.model.predictors import LogisticErm
 from accous.threads import one_blas_thread
-from benchmarks.problems import SHIFTS, TABLES, GaussianProblem, Problem, TableProblem, data_folder
-
-ROOT = Path(__file__).parent.parent
-RAW_ROWS = ROOT / "benchmarks" / "results" / "raw"
-PAGE = ROOT / "docs" / "defaults.md"
+from benchmarks.data import (
+    MOVING,
+    SHIFTS,
+    TABLES,
+    FloatArray,
+    GaussianProblem,
+    Problem,
+    TableProblem,
+    data_folder,
+    mixed,
+)
+from benchmarks.pages import fill, markdown
 
 # (features, reference rows, batch rows)
 SHAPES = (
-    (2, 1000, 5),
-    (3, 300, 1),
-    (5, 1000, 1),
-    (5, 3000, 50),
-    (12, 300, 5),
-    (12, 1000, 1),
-    (12, 1000, 50),
-    (12, 3000, 5),
-    (30, 1000, 5),
-    (64, 1000, 5),
-)
-MOVING_SHIFTS = ("Lin", "Squ", "Sin", "Ber")
+    (2, 1000, 5), (3, 300, 1), (5, 1000, 1), (5, 3000, 50), (12, 300, 5), (12, 1000, 1), (12, 1000, 50), (12, 3000, 5),
+    (30, 1000, 5), (64, 1000, 5),
+)  # fmt: skip
+Row = dict[str, Any]
 TABLE_SHIFTS = ("Squ", "none")
 SCORES_PER_STREAM = 60
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -120,23 +114,10 @@ class Case:
 
     def problem(self) -> Problem:
         """Make the stream."""
+        sizes = {"n_reference": self.n_reference, "batch_size": self.batch_size, "n_rounds": self.n_rounds}
         if self.data == "gaussian":
-            return GaussianProblem(
-                self.shift,
-                n_features=self.n_features,
-                n_reference=self.n_reference,
-                batch_size=self.batch_size,
-                n_rounds=self.n_rounds,
-                seed=self.seed,
-            )
-        return TableProblem(
-            self.data,
-            self.shift,
-            n_reference=self.n_reference,
-            batch_size=self.batch_size,
-            n_rounds=self.n_rounds,
-            seed=self.seed,
-        )
+            return GaussianProblem(self.shift, n_features=self.n_features, seed=self.seed, **sizes)
+        return TableProblem(self.data, self.shift, seed=self.seed, **sizes)
 
 
 @dataclass(frozen=True)
@@ -148,36 +129,6 @@ class Score:
     oracle: float
     adapted: float
     ratio_error: float
-
-
-def main() -> None:
-    """Run the sweep, print its table, and write the rows and the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=1200, help="rounds of each stream (default 1200)")
-    parser.add_argument("--seeds", type=int, default=2, help="streams per case (default 2)")
-    parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
-    parser.add_argument("--losses", action="store_true", help="sweep the step of the other two losses instead")
-    arguments = parser.parse_args()
-    console = Console()
-    name, candidates = ("losses", OTHER_LOSSES) if arguments.losses else ("defaults", CANDIDATES)
-    has_tables = data_folder() is not None and not arguments.losses
-    cases = list(all_cases(arguments.rounds, arguments.seeds, has_tables=has_tables))
-    if data_folder() is None:
-        console.print("ACCOUS_DATA is not set, so the tables are left out.")
-    jobs = Parallel(n_jobs=arguments.jobs, return_as="generator_unordered")(
-        delayed(score_case)(case, candidates) for case in cases
-    )
-    rows = list(write_rows(name, track(jobs, "streams", total=len(cases), console=console)))
-    tables = markdown_table(rows, candidates) + "\n" + features_table(rows, candidates)
-    console.print(tables, highlight=False)
-    write_page(name, tables)
-
-
-def write_page(name: str, tables: str) -> None:
-    """Write the tables between their markers in docs/defaults.md."""
-    begin, end = f"<!-- sweep {name}: begin -->", f"<!-- sweep {name}: end -->"
-    before, rest = PAGE.read_text().split(begin)
-    PAGE.write_text(f"{before}{begin}\n\n{tables}\n{end}{rest.split(end)[1]}")
 
 
 def all_cases(n_rounds: int, n_seeds: int, *, has_tables: bool) -> Iterator[Case]:
@@ -216,8 +167,8 @@ def baseline_risks(problem: Problem, erm: LogisticErm, scored_rounds: NDArray[np
         nearest = round(alpha, 2)
         if nearest not in oracles:
             oracles[nearest] = problem.component_risks(erm.fit(to_mean_one(problem.true_ratio(nearest)), None))
-        fix_risks.append(mix(fixed, alpha))
-        oracle_risks.append(mix(oracles[nearest], alpha))
+        fix_risks.append(mixed(fixed, alpha))
+        oracle_risks.append(mixed(oracles[nearest], alpha))
     return float(np.mean(fix_risks)), float(np.mean(oracle_risks))
 
 
@@ -231,7 +182,7 @@ def adapted_risk(
         if n_played in scored_rounds:
             weights = ratio.reference_ratio_
             predictor = erm.fit(to_mean_one(weights), predictor)
-            risks.append(mix(problem.component_risks(predictor), alpha))
+            risks.append(mixed(problem.component_risks(predictor), alpha))
             errors.append(float(np.abs(weights - problem.true_ratio(alpha)).mean()))
         ratio.partial_fit(batch)
     return float(np.mean(risks)), float(np.mean(errors))
@@ -242,66 +193,64 @@ def to_mean_one(ratio: FloatArray) -> FloatArray:
     return ratio / ratio.mean() if ratio.any() else np.ones_like(ratio)
 
 
-def mix(component_risks: tuple[float, float], alpha: float) -> float:
-    """Risk under the mixture with weight alpha on the second part."""
-    return (1.0 - alpha) * component_risks[0] + alpha * component_risks[1]
-
-
-def write_rows(name: str, results: Iterable[list[tuple[Case, Score]]]) -> Iterator[dict[str, Any]]:
-    """Write each row as soon as it is ready, so that an interrupted sweep loses nothing, and pass it on."""
-    RAW_ROWS.mkdir(parents=True, exist_ok=True)
-    with (RAW_ROWS / f"{name}.csv").open("w", newline="") as file:
-        writer = None
-        for result in results:
-            for case, score in result:
-                row = asdict(case) | asdict(score)
-                writer = writer or csv.DictWriter(file, row)
-                if file.tell() == 0:
-                    writer.writeheader()
-                writer.writerow({column: f"{v:.6f}" if isinstance(v, float) else v for column, v in row.items()})
-                yield row
-            file.flush()
-
-
-def markdown_table(rows: list[dict[str, Any]], names: Iterable[str]) -> str:
+def main_table(rows: list[Row], names: Iterable[str]) -> str:
     """One line per candidate."""
     tables = [table for table in TABLES if any(row["data"] == table for row in rows)]
-    headings = ["", *MOVING_SHIFTS, "mean", "harm", *(f"{table} Squ / harm" for table in tables)]
-    lines = ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
+    lines = []
     for name in names:
         mine = [row for row in rows if row["candidate"] == name]
         gaussian = [row for row in mine if row["data"] == "gaussian"]
-        shares = [share_closed([row for row in gaussian if row["shift"] == shift]) for shift in MOVING_SHIFTS]
+        shares = [share_closed([row for row in gaussian if row["shift"] == shift]) for shift in MOVING]
         cells = [f"{share:.0f}" for share in shares]
         cells += [f"{np.mean(shares):.1f}", f"{points_above_fix(gaussian, 'none'):+.2f}"]
         for table in tables:
             there = [row for row in mine if row["data"] == table]
             cells.append(f"{points_above_fix(there, 'Squ'):+.2f} / {points_above_fix(there, 'none'):+.2f}")
-        lines.append("| " + " | ".join([name, *cells]) + " |")
-    return "\n".join(lines) + "\n"
+        lines.append([name, *cells])
+    headings = ("", *MOVING, "mean", "harm", *(f"{table} Squ / harm" for table in tables))
+    return markdown(headings, lines, n_left=len(headings))
 
 
-def features_table(rows: list[dict[str, Any]], names: Iterable[str]) -> str:
+def features_table(rows: list[Row], names: Iterable[str]) -> str:
     """Return the share of the gap closed by number of features, over all moving shifts."""
     moving = [row for row in rows if row["data"] == "gaussian" and row["shift"] != "none"]
     widths = sorted({row["n_features"] for row in moving})
-    lines = ["| features | " + " | ".join(map(str, widths)) + " |", "|---" * (len(widths) + 1) + "|"]
+    lines = []
     for name in names:
         mine = [row for row in moving if row["candidate"] == name]
         shares = [share_closed([row for row in mine if row["n_features"] == width]) for width in widths]
-        lines.append("| " + " | ".join([name, *(f"{share:.0f}" for share in shares)]) + " |")
-    return "\n".join(lines) + "\n"
+        lines.append([name, *(f"{share:.0f}" for share in shares)])
+    return markdown(("features", *map(str, widths)), lines, n_left=len(widths) + 1)
 
 
-def share_closed(rows: list[dict[str, Any]]) -> float:
+def share_closed(rows: list[Row]) -> float:
     """Return the percentage of the summed FIX-to-oracle gap that is closed. Single gaps may be near zero."""
     gap = math.fsum(row["fix"] - row["oracle"] for row in rows)
     return 100.0 * math.fsum(row["fix"] - row["adapted"] for row in rows) / gap
 
 
-def points_above_fix(rows: list[dict[str, Any]], shift: str) -> float:
+def points_above_fix(rows: list[Row], shift: str) -> float:
     """Return the mean difference from FIX in percentage points."""
     return 100.0 * float(np.mean([row["adapted"] - row["fix"] for row in rows if row["shift"] == shift]))
+
+
+def main() -> None:
+    """Run the sweep, print its table, and write the rows and the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=1200, help="rounds of each stream (default 1200)")
+    parser.add_argument("--seeds", type=int, default=2, help="streams per case (default 2)")
+    parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
+    parser.add_argument("--losses", action="store_true", help="sweep the step of the other two losses instead")
+    options = parser.parse_args()
+    name, candidates = ("losses", OTHER_LOSSES) if options.losses else ("defaults", CANDIDATES)
+    cases = list(all_cases(options.rounds, options.seeds, has_tables=bool(data_folder()) and not options.losses))
+    jobs = Parallel(n_jobs=options.jobs, return_as="generator_unordered")(
+        delayed(score_case)(case, candidates) for case in cases
+    )
+    rows = [asdict(case) | asdict(score) for found in track(jobs, "streams", total=len(cases)) for case, score in found]
+    tables = main_table(rows, candidates) + "\n" + features_table(rows, candidates)
+    print(tables)
+    fill("defaults.md", {f"sweep {name}": tables})
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.limit --seeds 0-4 --rounds 10000 --batch-size 1`` prints the mean exact risk of each method under
 each shift, with both shares. The oracle knows alpha of every round; the limit knows the densities of both parts and
-infers alpha from past rows (`accous_bench.limit`).
+infers alpha from past rows (`accous_bench.contenders`).
 
 Every seventh round is scored. Squ and Sin repeat after a multiple of the square root of the number of rounds: choose a
 number with no factor in common with it, so that the scored rounds are spread over the whole wave.
@@ -27,10 +27,9 @@ from rich.table import Table
 from accous.arrays import FloatArray
 from accous.streams import GaussianStream
 from accous.threads import one_blas_thread
-from accous_bench.contenders import LIMIT, ORACLE, Contender, get_contender
+from accous_bench.contenders import LIMIT, ORACLE, Contender, fit_on, get_contender, rounds
 from accous_bench.problems import Setting, get_problem
-from accous_bench.protocols import fit_on, rounds
-from benchmarks.record import keep_row
+from benchmarks.pages import RESULTS, keep_part, kept
 
 __all__ = ["FIX", "MOVING", "Shares", "main", "measure", "play", "seed_numbers", "share_table", "shares", "streams"]
 
@@ -119,6 +118,16 @@ def seed_numbers(text: str) -> list[int]:
     """Read seeds such as ``0-4`` or ``3``."""
     first, _, last = text.partition("-")
     return list(range(int(first), int(last or first) + 1))
+
+
+def keep_row(name: str, part: str, row: dict[str, Any]) -> None:
+    """Add a row to a part of the kept results, in place of an earlier run with the same settings and contenders."""
+
+    def run_of(one: dict[str, Any]) -> dict[str, Any]:
+        return {name: sorted(value) if isinstance(value, dict) else value for name, value in one.items()}
+
+    rows = kept(name).get(part, []) if (RESULTS / f"{name}.json").exists() else []
+    keep_part(name, part, [*(one for one in rows if run_of(one) != run_of(row)), row])
 
 
 def main() -> None:

@@ -1,29 +1,25 @@
-"""The adaptive regressor where the truth is known: gap to the true ratio, coverage of intervals, rounds per second.
+"""The adaptive regressor where the truth is known: gap to the true ratio, coverage of intervals.
 
 ``python -m benchmarks.regression`` plays `GaussianRegressionStream` with the four shifts of the paper and seeds on
 which nothing was chosen. The oracle is a ridge regression with the true ratios of every round as weights. The gap is
 the mean squared error of the fixed regression minus that of the oracle, over all rounds, each under its own
-distribution. The speed is that of a round of the regressor and of the classifier on the same rows, in turns in one
-process.
+distribution.
 """
 
 from __future__ import annotations
 
 import argparse
-from time import process_time
 from typing import Any
 
 import numpy as np
 
-from accous import AdaptiveClassifier, AdaptiveRegressor
+from accous import AdaptiveRegressor
 from accous.model.predictors import RidgeErm, deviations_of_columns
-from accous.streams import BernoulliShift, GaussianRegressionStream, LinearShift, SineShift, SquareShift
+from accous.streams import GaussianRegressionStream
 from accous.threads import one_blas_thread
-from benchmarks.record import write_results
+from benchmarks.pages import keep
+from benchmarks.refits import SHIFTS
 
-__all__ = ["main", "measure_gap", "measure_intervals", "measure_speed"]
-
-SHIFTS = {"Lin": LinearShift(), "Squ": SquareShift(), "Sin": SineShift(), "Ber": BernoulliShift()}
 SEEDS = (101, 102, 103)
 ALPHA = 0.1
 
@@ -77,62 +73,23 @@ def measure_intervals(shift: str, seed: int, n_rounds: int = 1_000) -> dict[str,
     }
 
 
-def measure_speed(refit: str, n_rounds: int = 3_000, turns: int = 3) -> dict[str, Any]:
-    """Return the rounds per second of processor time of both models on the same rows; the best turn counts.
-
-    The models take turns after every 50 rounds, so that a busy machine slows both.
-    """
-    stream = GaussianRegressionStream(SineShift(), n_rounds=n_rounds, random_state=SEEDS[0])
-    (X, y), batches = stream.reference(), [batch.X for batch in stream]
-    best = {"regressor": np.inf, "classifier": np.inf}
-    with one_blas_thread():
-        for _ in range(turns):
-            models: dict[str, Any] = {
-                "regressor": AdaptiveRegressor(refit=refit).fit(X, y),
-                "classifier": AdaptiveClassifier(refit=refit).fit(X, (y > 0.0).astype(int)),
-            }
-            seconds = dict.fromkeys(models, 0.0)
-            for start in range(0, n_rounds, 50):
-                for name, model in models.items():
-                    before = process_time()
-                    for batch in batches[start : start + 50]:
-                        model.adapt(batch)
-                    seconds[name] += process_time() - before
-            best = {name: min(best[name], seconds[name]) for name in best}
-    return {
-        "refit": refit,
-        **{name: n_rounds / each for name, each in best.items()},
-        "ratio": best["classifier"] / best["regressor"],
-        "refits": {name: model.n_refits_ for name, model in models.items()},
-    }
-
-
 def main() -> None:
     """Measure, print and write ``benchmarks/results/regression.json``."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=10_000)
     parser.add_argument("--seeds", nargs="*", type=int, default=list(SEEDS))
     options = parser.parse_args()
-    rows: dict[str, Any] = {"speed": [measure_speed(refit) for refit in ("auto", "always")], "gap": [], "intervals": []}
-    for speed in rows["speed"]:
-        print(speed, flush=True)
+    rows: dict[str, Any] = {"gap": [], "intervals": []}
     for shift in SHIFTS:
-        for seed in options.seeds:
-            gap = measure_gap(shift, seed, options.rounds)
-            found = measure_intervals(shift, seed)
-            rows["gap"].append(gap)
-            rows["intervals"].append(found)
-            print(
-                f"{shift} {seed}: fixed {gap['fixed']:.3f} adapted {gap['adapted']:.3f} oracle {gap['oracle']:.3f} "
-                f"closed {gap['closed']:.0%}; intervals cover {found['covered']:.1%} "
-                f"(fixed {found['covered_fixed']:.1%}), width {found['median_width']:.2f}",
-                flush=True,
-            )
-    for shift in SHIFTS:
-        closed = [row["closed"] for row in rows["gap"] if row["shift"] == shift]
-        covered = [row["covered"] for row in rows["intervals"] if row["shift"] == shift]
-        print(f"{shift}: closed {np.mean(closed):.0%}, covered {np.mean(covered):.1%}")
-    print(write_results("regression", rows))
+        gaps = [measure_gap(shift, seed, options.rounds) for seed in options.seeds]
+        intervals = [measure_intervals(shift, seed) for seed in options.seeds]
+        for found in (gaps, intervals):
+            names = [name for name, value in found[0].items() if isinstance(value, float)]
+            means = {name: float(np.mean([one[name] for one in found])) for name in names}
+            print(shift, ", ".join(f"{name} {mean:.3f}" for name, mean in means.items()), flush=True)
+        rows["gap"] += gaps
+        rows["intervals"] += intervals
+    keep("regression", rows)
 
 
 if __name__ == "__main__":

@@ -10,131 +10,283 @@ something. The last table has the aims: what was wanted, what was found, and whe
 from __future__ import annotations
 
 import argparse
+import io
+import json
 import os
+import selectors
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
-from benchmarks.service_load import Found, Load, measure
-from benchmarks.service_servers import (
-    ARROW,
-    DURABLE,
-    ECHO,
-    JSON,
-    NOT_DURABLE,
-    ON_CORE,
-    Server,
-    bodies,
-    fitted,
-    round_times,
-    started,
-    sync_times,
-)
+from accous.streams import GaussianStream, SquareShift
+from benchmarks.data import FloatArray
+from benchmarks.pages import markdown
 
 # What the service should reach.
-_PREDICT_P99, _ROUND_CPU, _ROUNDS_A_SECOND, _SYNCS = 1.3, 2.2, 1_500, 2
-_CLIENTS_OF_AIM = 32
-_TURNS = 4
-PREDICT, BARE, STEP = "predict, 1 row", "step, 1 row, not durable", "step, 1 row"
+PREDICT_P99, ROUND_CPU, ROUNDS_A_SECOND = 1.3, 2.2, 1_500
+CLIENTS_OF_AIM, TURNS = 32, 4
+JSON, ARROW = "application/json", "application/vnd.apache.arrow.stream"
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
-@dataclass
-class Aims:
-    """What was wanted beside what was found."""
+# --- servers ------------------------------------------------------------------------------------------------------
 
-    lines: list[str] = field(default_factory=list)
+ECHO = """
+import sys, uvicorn
+from fastapi import FastAPI, Request, Response
 
-    def add(self, name: str, found: float, limit: float, form: str = "{:.2f}", *, is_least: bool = False) -> None:
-        """Note an aim: at most a limit, or at least it."""
-        is_met = found >= limit if is_least else found <= limit
-        wanted = f"at {'least' if is_least else 'most'} {form.format(limit)}"
-        self.lines.append(f"| {name} | {wanted} | {form.format(found)} | {'yes' if is_met else 'no'} |")
+app = FastAPI()
 
-    def print(self) -> None:
-        """Print the table."""
-        print("\n| aim | wanted | found | met |\n|---|---|---|---|", *self.lines, sep="\n")
+@app.post("/echo")
+async def echo(request: Request) -> Response:
+    return Response(await request.body(), media_type="application/json")
+
+uvicorn.run(app, port=int(sys.argv[1]), loop="uvloop", http="httptools", access_log=False, log_level="warning")
+"""
+DURABLE = "import sys; from accous.cli import main; sys.exit(main(sys.argv[1:]))"
+# The same server with a disk that takes no time: what a round costs that is not durable.
+NOT_DURABLE = "import os; os.fdatasync = lambda _: None\n" + DURABLE
+# On one core, with everything that it starts.
+ON_CORE = f"import os; os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}})\n{DURABLE}"
 
 
 @dataclass(frozen=True)
+class Server:
+    """A server's port and process, and where requests go."""
+
+    port: int
+    pid: int
+
+    def cpu(self) -> float:
+        """Return the processor time of the process so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+@contextmanager
+def started(code: str, *arguments: str, port: int) -> Iterator[Server]:
+    """Start a server and wait until it answers."""
+    with subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.DEVNULL) as process:
+        try:
+            end = time.monotonic() + 300
+            while not _answers(port):
+                if process.poll() is not None or time.monotonic() > end:
+                    raise SystemExit("a server did not start")
+                time.sleep(0.2)
+            yield Server(port, process.pid)
+        finally:
+            process.terminate()
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0
+
+
+def fit_model(folder: Path) -> list[dict[str, float]]:
+    """Fit a model with 12 columns and 1,000 reference rows; return rows of a stream."""
+    stream = GaussianStream(SquareShift(period=200), n_rounds=4_000, random_state=0)
+    X, y = stream.reference()
+    names = [f"x{number}" for number in range(1, X.shape[1] + 1)]
+    table = pl.DataFrame(X, schema=names).with_columns(pl.Series("label", np.where(y > 0, "yes", "no")))
+    table.write_csv(folder / "reference.csv")
+    options = ["--label", "label", "-o", str(folder / "model"), "--quiet", "--json", "--estimator", "linear"]
+    command = [sys.executable, "-c", DURABLE, "fit", str(folder / "reference.csv"), *options]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return [dict(zip(names, batch.X[0].round(6).tolist(), strict=True)) for batch in stream]
+
+
+def bodies(rows: list[dict[str, float]], size: int, kind: str, count: int) -> list[bytes]:
+    """Return bodies of so many rows each."""
+    made = []
+    for number in range(count):
+        part = [rows[(number * size + place) % len(rows)] for place in range(size)]
+        content = io.BytesIO()
+        if kind == JSON:
+            content.write(json.dumps({"rows": part}).encode())
+        else:
+            pl.DataFrame(part).write_ipc_stream(content)
+        made.append(content.getvalue())
+    return made
+
+
+# --- load ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is sent, and how much of it at a time."""
+
+    server: Server
+    path: str
+    contents: list[bytes]
+    n_clients: int
+    kind: str = JSON
+
+    def requests(self) -> list[bytes]:
+        """Return whole requests."""
+        head = f"POST {self.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {self.kind}\r\nContent-Length: "
+        return [f"{head}{len(each)}\r\n\r\n".encode() + each for each in self.contents]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Times of requests in seconds, how long all took, and processor time of the server."""
+
+    times: FloatArray
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def cpu(self) -> float:
+        """Processor time of one request."""
+        return self.cpu_seconds / len(self.times)
+
+    def quantile(self, share: float) -> float:
+        """Return a quantile of the times."""
+        return float(np.quantile(self.times, share))
+
+    def __add__(self, other: Found) -> Found:
+        times = np.concatenate((self.times, other.times))
+        return Found(times, self.seconds + other.seconds, self.cpu_seconds + other.cpu_seconds)
+
+
+class Connection:
+    """One client on a plain socket."""
+
+    def __init__(self, port: int) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port))
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.began, self.content = 0.0, b""
+
+    def send(self, request: bytes) -> None:
+        self.content, self.began = b"", time.perf_counter()
+        self.sock.sendall(request)
+
+    def receive(self) -> bool:
+        """Read what is there; return whether the answer is complete."""
+        self.content += self.sock.recv(1 << 18)
+        head, found, body = self.content.partition(b"\r\n\r\n")
+        if not found:
+            return False
+        if not head.startswith(b"HTTP/1.1 200"):
+            raise SystemExit(f"refused: {self.content[:300]!r}")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        return len(body) >= length
+
+
+def measure(load: Load, seconds: float) -> Found:
+    """Keep as many requests open as there are clients, for so many seconds."""
+    requests, times = load.requests(), []
+    selector = selectors.DefaultSelector()
+    connections = [Connection(load.server.port) for _ in range(load.n_clients)]
+    for number, connection in enumerate(connections):
+        selector.register(connection.sock, selectors.EVENT_READ, connection)
+        connection.send(requests[number % len(requests)])
+    n_sent, n_open, cpu, began = len(connections), len(connections), load.server.cpu(), time.perf_counter()
+    while n_open:
+        for key, _ in selector.select():
+            connection = key.data
+            if not connection.receive():
+                continue
+            now = time.perf_counter()
+            times.append(now - connection.began)
+            if now - began > seconds:
+                n_open -= 1
+                selector.unregister(connection.sock)
+                continue
+            connection.send(requests[n_sent % len(requests)])
+            n_sent += 1
+    found = Found(np.array(times), time.perf_counter() - began, load.server.cpu() - cpu)
+    for connection in connections:
+        connection.sock.close()
+    return found
+
+
+# --- cases --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
 class Bench:
-    """The servers, and what is sent to them."""
+    """The servers, what is sent to them, and the aims so far."""
 
     seconds: float
     rows: list[dict[str, float]]
-    echo: Server
-    bare: Server
-    durable: Server
-    aims: Aims
+    servers: dict[str, Server]
+    aims: list[tuple[str, ...]] = field(default_factory=list)
 
-    def compare(
-        self, name: str, server: Server, path: str, contents: list[bytes], n_clients: int, kind: str = JSON
-    ) -> tuple[Found, Found]:
+    def compare(self, name: str, load: Load) -> tuple[Found, Found]:
         """Measure a case and the echo in turns, and print a line; return both."""
-        load = Load(server.port, path, contents, kind, n_clients)
-        base = Load(self.echo.port, "/echo", contents, kind, n_clients)
-        measure(base, self.echo.pid, 0.2)
-        measure(load, server.pid, 0.2)
-        found, echoed = [], []
-        for _ in range(_TURNS):
-            echoed.append(measure(base, self.echo.pid, self.seconds / _TURNS))
-            found.append(measure(load, server.pid, self.seconds / _TURNS))
-        return self._shown(name, n_clients, Found.of_all(found), Found.of_all(echoed))
-
-    @staticmethod
-    def _shown(name: str, n_clients: int, found: Found, echoed: Found) -> tuple[Found, Found]:
-        ratio = found.quantile(0.99) / echoed.quantile(0.99)
+        base = Load(self.servers["echo"], "/echo", load.contents, load.n_clients, load.kind)
+        for each in (base, load):
+            measure(each, 0.2)
+        turns = [(measure(load, self.seconds / TURNS), measure(base, self.seconds / TURNS)) for _ in range(TURNS)]
+        (found, echoed), *rest = turns
+        for one, other in rest:
+            found, echoed = found + one, echoed + other
+        rate, p50, p99 = len(found.times) / found.seconds, found.quantile(0.5), found.quantile(0.99)
         print(
-            f"| {name} | {n_clients} | {found.rate:,.0f} | {1e3 * found.quantile(0.5):.2f} | "
-            f"{1e3 * found.quantile(0.99):.2f} | {1e6 * found.cpu:.0f} | {ratio:.2f} | {found.cpu / echoed.cpu:.2f} |",
+            f"| {name} | {load.n_clients} | {rate:,.0f} | {1e3 * p50:.2f} | {1e3 * p99:.2f} "
+            f"| {1e6 * found.cpu:.0f} | {p99 / echoed.quantile(0.99):.2f} | {found.cpu / echoed.cpu:.2f} |",
             flush=True,
         )
         return found, echoed
 
-    def small(self, n_clients: int, floor: float) -> None:
-        """Measure one row; ``floor`` is what a durable round takes without HTTP, in seconds."""
-        one, who = bodies(self.rows, 1, JSON, 512), f"{n_clients} client{'s' if n_clients > 1 else ''}"
-        found, echoed = self.compare(PREDICT, self.durable, "/v1/predict", one, n_clients)
+    def add_aim(self, name: str, found: float, limit: float, *, is_least: bool = False) -> None:
+        """Note an aim: at most a limit, or at least it."""
+        is_met = found >= limit if is_least else found <= limit
+        wanted = f"at {'least' if is_least else 'most'} {limit:,.2f}"
+        self.aims.append((name, wanted, f"{found:,.2f}", "yes" if is_met else "no"))
+
+    def small(self, n_clients: int) -> None:
+        """Measure one row."""
+        one, durable = bodies(self.rows, 1, JSON, 512), self.servers["durable"]
+        found, echoed = self.compare("predict, 1 row", Load(durable, "/v1/predict", one, n_clients))
         ratio = found.quantile(0.99) / echoed.quantile(0.99)
-        self.aims.add(f"p99 of predict, {who}, of the echo's", ratio, _PREDICT_P99)
-        found, echoed = self.compare(BARE, self.bare, "/v1/step", one, n_clients)
-        name = f"processor time of a round that is not durable, {who}, of the echo's"
-        self.aims.add(name, found.cpu / echoed.cpu, _ROUND_CPU)
-        found, echoed = self.compare(STEP, self.durable, "/v1/step", one, n_clients)
-        most = 1e3 * (echoed.quantile(0.99) + floor)
-        name = f"p99 of a durable round, {who}, ms: echo + round + {_SYNCS} syncs"
-        self.aims.add(name, 1e3 * found.quantile(0.99), most)
+        self.add_aim(f"p99 of predict, of the echo's, {n_clients} clients", ratio, PREDICT_P99)
+        load = Load(self.servers["not durable"], "/v1/step", one, n_clients)
+        found, echoed = self.compare("step, 1 row, not durable", load)
+        name = f"processor time of a round that is not durable, of the echo's, {n_clients} clients"
+        self.add_aim(name, found.cpu / echoed.cpu, ROUND_CPU)
+        self.compare("step, 1 row", Load(durable, "/v1/step", one, n_clients))
 
     def large(self, n_clients: int) -> None:
         """Measure many rows."""
         hundred, thousand = bodies(self.rows, 100, JSON, 16), bodies(self.rows, 1000, ARROW, 4)
-        self.compare("predict, 100 rows", self.durable, "/v1/predict", hundred, n_clients)
-        self.compare("step, 100 rows", self.durable, "/v1/step", hundred, n_clients)
-        self.compare("predict, 1,000 rows, Arrow", self.durable, "/v1/predict", thousand, n_clients, ARROW)
+        durable = self.servers["durable"]
+        self.compare("predict, 100 rows", Load(durable, "/v1/predict", hundred, n_clients))
+        self.compare("step, 100 rows", Load(durable, "/v1/step", hundred, n_clients))
+        self.compare("predict, 1,000 rows, Arrow", Load(durable, "/v1/predict", thousand, n_clients, ARROW))
 
     def busy(self) -> None:
-        """Predict, and echo, while four other clients keep the learner busy."""
-        seconds = str(2 * self.seconds + 3)
-        noise = subprocess.Popen([sys.executable, "-m", "benchmarks.service_load", str(self.durable.port), seconds])
+        """Predict, and echo, while four clients in another process keep the learner busy."""
+        one, durable = bodies(self.rows, 1, JSON, 64), self.servers["durable"]
+        noise = os.fork()
+        if noise == 0:
+            measure(Load(durable, "/v1/step", one, 4), 2 * self.seconds + 3)
+            os._exit(0)
         time.sleep(1.0)
-        one = bodies(self.rows, 1, JSON, 64)
-        found, echoed = self.compare(f"{PREDICT}, learner busy", self.durable, "/v1/predict", one, 8)
-        noise.wait()
+        found, echoed = self.compare("predict, 1 row, learner busy", Load(durable, "/v1/predict", one, 8))
+        os.waitpid(noise, 0)
         ratio = found.quantile(0.99) / echoed.quantile(0.99)
-        self.aims.add("p99 of predict, 8 clients, learner busy, of the echo's", ratio, _PREDICT_P99)
+        self.add_aim("p99 of predict, of the echo's, 8 clients, learner busy", ratio, PREDICT_P99)
 
-    def pinned(self, server: Server) -> None:
+    def pinned(self) -> None:
         """Measure durable rounds of a server that has one core."""
-        one = bodies(self.rows, 1, JSON, 512)
-        found, _ = self.compare(f"{STEP}, on one core", server, "/v1/step", one, _CLIENTS_OF_AIM)
-        name = f"durable rounds a second on one core, {_CLIENTS_OF_AIM} clients"
-        self.aims.add(name, found.rate, _ROUNDS_A_SECOND, "{:,.0f}", is_least=True)
+        load = Load(self.servers["on one core"], "/v1/step", bodies(self.rows, 1, JSON, 512), CLIENTS_OF_AIM)
+        found, _ = self.compare("step, 1 row, on one core", load)
+        name = f"durable rounds a second on one core, {CLIENTS_OF_AIM} clients"
+        self.add_aim(name, len(found.times) / found.seconds, ROUNDS_A_SECOND, is_least=True)
 
 
 def main() -> None:
@@ -146,38 +298,25 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         folder, port = Path(place), options.port
-        model, rows = fitted(folder)
-        rounds, cpu = round_times(model, folder / "alone", rows)
-        syncs = sync_times(folder)
-        floor = float(np.quantile(rounds, 0.99) + _SYNCS * np.quantile(syncs, 0.99))
-        for name, times in (("fdatasync alone", syncs), ("a round alone", rounds)):
-            print(f"{name}: p50 {1e3 * np.median(times):.2f} ms, p99 {1e3 * np.quantile(times, 0.99):.2f} ms")
-        print(f"a round alone: {1e6 * cpu:.0f} us of processor time; load of the machine: {os.getloadavg()[0]:.1f}\n")
-        core = min(os.sched_getaffinity(0))
-        codes = {"bare": NOT_DURABLE, "durable": DURABLE, "pinned": ON_CORE % core + DURABLE}
-        echo = stack.enter_context(started(ECHO, str(port), port=port))
-        servers = {}
-        for number, (name, code) in enumerate(codes.items(), start=1):
-            shutil.copytree(model, folder / name)
-            arguments = ("serve", str(folder / name), "--quiet", "--port", str(port + number))
-            servers[name] = stack.enter_context(started(code, *arguments, port=port + number))
-        bench = Bench(options.seconds, rows, echo, servers["bare"], servers["durable"], Aims())
-        _run(bench, [int(each) for each in options.clients.split(",")], floor, servers["pinned"])
-
-
-def _run(bench: Bench, clients: list[int], floor: float, pinned: Server) -> None:
-    # The first rounds compile, and read the risk more often than later ones.
-    one = bodies(bench.rows, 1, JSON, 512)
-    for server in (bench.bare, bench.durable, pinned):
-        measure(Load(server.port, "/v1/step", one, JSON, _CLIENTS_OF_AIM), server.pid, max(2.0, bench.seconds))
-    print("| case | clients | a second | p50 ms | p99 ms | CPU us | of echo's p99 | of echo's CPU |")
-    print("|---|---|---|---|---|---|---|---|")
-    for n_clients in clients:
-        bench.small(n_clients, floor)
-        bench.large(n_clients)
-    bench.busy()
-    bench.pinned(pinned)
-    bench.aims.print()
+        rows = fit_model(folder)
+        servers = {"echo": stack.enter_context(started(ECHO, str(port), port=port))}
+        codes = {"not durable": NOT_DURABLE, "durable": DURABLE, "on one core": ON_CORE}
+        for number, (name, code) in enumerate(codes.items(), start=port + 1):
+            shutil.copytree(folder / "model", folder / name)
+            arguments = ("serve", str(folder / name), "--quiet", "--port", str(number))
+            servers[name] = stack.enter_context(started(code, *arguments, port=number))
+            # The first rounds compile, and read the risk more often than later ones.
+            first = Load(servers[name], "/v1/step", bodies(rows, 1, JSON, 512), CLIENTS_OF_AIM)
+            measure(first, max(2.0, options.seconds))
+        print("\n| case | clients | a second | p50 ms | p99 ms | CPU us | of echo's p99 | of echo's CPU |")
+        print("|---|---|---|---|---|---|---|---|")
+        bench = Bench(options.seconds, rows, servers)
+        for n_clients in map(int, options.clients.split(",")):
+            bench.small(n_clients)
+            bench.large(n_clients)
+        bench.busy()
+        bench.pinned()
+        print("\n" + markdown(("aim", "wanted", "found", "met"), bench.aims))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The theory, measured: regret with the theorem's parameters, excess risk against T, cost of learners against log t.
 
-``python -m benchmarks.theory`` takes about ten minutes of one core and writes ``benchmarks/results/theory.json``;
-`benchmarks.results_page` draws it. The regret with the default parameters is the spec ``regret``.
+``python -m benchmarks.theory`` takes about ten minutes of one core, writes ``benchmarks/results/theory.json`` and draws
+the figures of docs/results.md. The regret with the default parameters is the spec ``regret``.
 """
 
 from __future__ import annotations
@@ -9,26 +9,32 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from matplotlib.figure import Figure
 
 from accous import OnlineDensityRatio
+from accous.arrays import FloatArray
 from accous.streams import ConstantShift, GaussianStream, MovingGaussianStream
 from accous.threads import one_blas_thread
-from accous_bench.contenders import get_contender
-from accous_bench.problem import SHIFTS
-from accous_bench.protocols import fit_on, rounds
-from accous_bench.reporting.cells import ENSEMBLE, ORACLE
-from accous_bench.scores import expected_excess_loss, scored_rounds
-from benchmarks.record import write_results
+from accous_bench.contenders import fit_on, get_contender, rounds
+from accous_bench.figures import drawing, line_style, new_figure, tidy
+from accous_bench.grid import expected_excess_loss, scored_rounds
+from accous_bench.problems import SHIFTS
+from accous_bench.statistics import ENSEMBLE, ORACLE, theory_exponent
+from benchmarks.pages import keep
 
-__all__ = ["excess_risks", "learner_costs", "theorem_regrets"]
+__all__ = ["draw", "excess_risks", "learner_costs", "theorem_regrets"]
 
 LENGTHS = (500, 1000, 2000, 4000, 8000)
 N_FRESH_ROWS = 2000
+IMAGES = Path(__file__).parent.parent / "docs" / "images"
+_COLORS = ("#0072B2", "#D55E00")
 
 
 def theorem_regrets(lengths: Sequence[int], seeds: Sequence[int], n_jobs: int = 1) -> dict[str, list[list[float]]]:
@@ -111,8 +117,63 @@ def learner_costs(n_rounds: int) -> dict[str, list[float]]:
     }
 
 
+def draw(rows: dict[str, Any]) -> dict[str, bytes]:
+    """Return the figures of measurements as PNG files by name."""
+    draws = {"theory-regret": _draw_regret, "theory-excess-risk": _draw_excess, "theory-cost": _draw_cost}
+    return {name: drawing(partial(draw, rows), name).png for name, draw in draws.items()}
+
+
+def _means(values: list[list[float]]) -> FloatArray:
+    return np.array(values).mean(axis=1)
+
+
+def _draw_regret(rows: dict[str, Any]) -> Figure:
+    figure = new_figure(8.6, 3.6)
+    lengths = np.array(rows["lengths"], dtype=float)
+    for axes, (path, values) in zip(figure.subplots(1, 2), rows["theorem_regret"].items(), strict=True):
+        means, p = _means(values), theory_exponent(path) or 0.0
+        axes.plot(lengths, means, "o-", color=_COLORS[0], label="measured, S R = 1")
+        for power, dashes in ((0, (0, (1, 1))), (2, (0, (4, 3)))):
+            bound = lengths**p * np.log(lengths) ** power
+            label = f"$T^{{{round(3 * p)}/3}}$" + (r"$\log^2 T$" if power else "") + " (through the first point)"
+            axes.plot(lengths, bound * means[0] / bound[0], color="black", linestyle=dashes, linewidth=1.2, label=label)
+        _logarithmic(axes, rows["lengths"], path)
+    figure.axes[0].set_ylabel("cumulative dynamic regret")
+    return figure
+
+
+def _draw_excess(rows: dict[str, Any]) -> Figure:
+    figure = new_figure(5.2, 3.4)
+    axes = figure.subplots()
+    for color, (shift, values) in zip(_COLORS, rows["excess_risk"].items(), strict=True):
+        axes.plot(rows["lengths"], 100.0 * _means(values), "o-", color=color, label=f"{ENSEMBLE}, {shift}")
+    _logarithmic(axes, rows["lengths"], "")
+    axes.set_ylabel("mean risk above the oracle's, points")
+    return figure
+
+
+def _draw_cost(rows: dict[str, Any]) -> Figure:
+    figure = new_figure(5.2, 3.4)
+    axes = figure.subplots()
+    cost = rows["cost"]
+    axes.plot(cost["n_learners"], cost["milliseconds"], "o", color=line_style(ENSEMBLE)["color"])
+    for x, y, t in zip(cost["n_learners"], cost["milliseconds"], cost["round"], strict=True):
+        axes.annotate(f"t = {t:,}", (x, y), (0, 5), textcoords="offset points", ha="center", fontsize=7)
+    axes.set(xlabel="learners, floor(log2 t) - 1", ylabel="ms of processor time a round", ylim=(0.0, None))
+    tidy(axes)
+    return figure
+
+
+def _logarithmic(axes: Any, lengths: list[int], title: str) -> None:
+    axes.set(xscale="log", yscale="log", xlabel="rounds T", title=title)
+    axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
+    axes.minorticks_off()
+    axes.legend(fontsize=8)
+    tidy(axes)
+
+
 def main() -> None:
-    """Measure everything and write the record."""
+    """Measure everything, write the record and draw it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds (default 5)")
     parser.add_argument("--rounds", type=int, nargs="+", default=LENGTHS, help="lengths of the streams")
@@ -121,16 +182,16 @@ def main() -> None:
     given = parser.parse_args()
     seeds, lengths = list(range(given.seeds)), list(given.rounds)
     with one_blas_thread():
-        write_results(
-            "theory",
-            {
-                "lengths": lengths,
-                "seeds": seeds,
-                "cost": learner_costs(given.long),
-                "excess_risk": excess_risks(lengths, seeds, given.jobs),
-                "theorem_regret": theorem_regrets(lengths, seeds, given.jobs),
-            },
-        )
+        rows = {
+            "lengths": lengths,
+            "seeds": seeds,
+            "cost": learner_costs(given.long),
+            "excess_risk": excess_risks(lengths, seeds, given.jobs),
+            "theorem_regret": theorem_regrets(lengths, seeds, given.jobs),
+        }
+    keep("theory", rows)
+    for name, content in draw(rows).items():
+        (IMAGES / f"results-{name}.png").write_bytes(content)
 
 
 if __name__ == "__main__":

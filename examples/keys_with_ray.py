@@ -26,7 +26,7 @@ class Bucket:
         self.folder, self.bucket = folder, bucket
         self.adapter = KeyedAdapter(accous.load(folder / "model"), round_size=5)
 
-    def play(self, day: int) -> int:
+    def run(self, day: int) -> int:
         rows = np.load(self.folder / f"rows-{day}.npz")
         is_here = np.array([zlib.crc32(shop.encode()) % N_BUCKETS == self.bucket for shop in rows["shops"].tolist()])
         before = self.folder / f"states-{day - 1}-{self.bucket}"

@@ -12,7 +12,7 @@ _INSTALLS = "installs packages; `make wheel` installs the wheel in an empty envi
 # Whole pages.
 PAGES_LEFT_OUT = {
     DOCS / "service.md": "tests/service/test_service_guide.py runs all of it, with a server",
-    DOCS / "results.md": "takes days; every block of it is written by benchmarks/results_page.py",
+    DOCS / "results.md": "takes days",
 }
 
 # Single commands, without their remarks.
@@ -25,6 +25,7 @@ COMMANDS_LEFT_OUT = {
     DOCS / "start.md": {"pip install '.[cli,plot]'": _INSTALLS},
     DOCS / "deep.md": {"pip install 'accous[deep]'": _INSTALLS},
     DOCS / "benchmark.md": {
+        "pip install accous-bench": _INSTALLS,
         "accous bench run smoke --jobs 2": "takes minutes; tests/cli/test_bench.py runs it with fewer contenders",
         "accous bench run table3 --jobs 2": _HOURS,
         "accous bench report results/table3": _HOURS,

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import IO, Any, NoReturn, Self
 
 import accous
+import accous_bench
 from tests.talking import Talk, is_readable
 from tests.waiting import PATIENCE
 
 # Processes start in other folders: they shall find the package that is tested there too.
-SOURCES = str(Path(accous.__file__).resolve().parents[1])
+SOURCES = os.pathsep.join(str(Path(one.__file__).resolve().parents[1]) for one in (accous, accous_bench))
 # What the commands import, with the inner loops loaded. Typer makes the parser, and imports what reads the arguments,
 # when a command is called: more than half of the time of a short one. So one is called that does nothing.
 COMMANDS = """
-import accous.cli.adapt_progress, accous.cli.columns_table, accous.cli.compiling, accous.cli.demo_race
-import accous.cli.demo_tables, accous.cli.inspect, accous.diagnostics.alerts, accous.service.server
+import accous.cli, accous.diagnostics.alerts, accous.ratio.one_step, accous.service.server, accous.streams
 import accous.table.adapt, accous.table.fit, accous_bench.grid, accous_bench.problems
 import contextlib, io, pandas, polars, rich.progress
 from accous.core.compiled import compile_all

@@ -24,17 +24,17 @@ N_BUSY = 8
 
 # Where numbers come out of BLAS, LAPACK, vectorised loops and sums.
 NUMERICAL = (
-    "tests/core", "tests/diagnostics", "tests/streams", "tests/deep", "tests/keyed", "tests/ratio", "tests/classifier",
+    "tests/core", "tests/diagnostics", "tests/streams", "tests/deep", "tests/keyed", "tests/ratio", "tests/model",
     "tests/test_properties.py", "tests/table/test_fit.py", "tests/test_docs.py",
 )  # fmt: skip
 # Where processes and threads race or wait for each other: cheap enough to be run five times.
 RACING = (
-    "tests/cli/test_kill.py", "tests/cli/test_processes.py", "tests/checkpoint/test_locks.py",
+    "tests/cli/test_kill.py", "tests/cli/test_processes.py", "tests/checkpoint/test_crash.py",
     "tests/ratio/test_online_threads.py", "tests/test_turns.py", "tests/test_forks.py",
 )  # fmt: skip
-TIMED = (*RACING, "tests/bench/test_grid.py", "tests/checkpoint/test_crash.py", "tests/deep", "tests/service")
+TIMED = (*RACING, "tests/bench/test_grid.py", "tests/deep", "tests/service")
 # Where texts are printed, and files found and written.
-PRINTED = ("tests/cli", "tests/checkpoint/test_saving.py", "tests/table", "tests/report", "tests/test_docs.py")
+PRINTED = ("tests/cli", "tests/checkpoint/test_folder.py", "tests/table", "tests/report", "tests/test_docs.py")
 
 
 @dataclass(frozen=True)

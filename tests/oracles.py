@@ -157,7 +157,7 @@ class SlowSingleLearner:
         self.A = ridge * np.eye(self.reference.shape[1])
         self.round = 0
 
-    def play(self, batch: Array) -> None:
+    def run(self, batch: Array) -> None:
         """One round; afterwards `theta` is the one of the next round."""
         batch = np.asarray(batch, dtype=np.float64)
         g = gradient(self.loss, self.theta, self.reference, batch, self.kl_floor)
@@ -235,7 +235,7 @@ class PaperAccous:
         self.round = 0
         self._describe()
 
-    def play(self, batch: Array) -> None:
+    def run(self, batch: Array) -> None:
         """One round: Algorithm 2, lines 13 to 15 of round t, then lines 3 to 12 of round t+1."""
         batch = np.asarray(batch, dtype=np.float64)
         t = self.round + 1

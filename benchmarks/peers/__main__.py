@@ -1,79 +1,175 @@
 """Compare the one-step ratios with ADAPT, densratio and skada, and risks with NannyML: ``make bench-peers``.
 
-Every peer runs in its own environment and process. Ours and the peers take turns, all on one thread.
+Every peer runs in its own environment and process. Ours and the peers take turns, all on one thread. The tables go to
+docs/peers.md. ``--freeze`` only stores the peers' answers to small problems, so that the tests need no peer.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from contextlib import ExitStack
+from typing import Any
 
-from rich.console import Console
-from rich.progress import track
+import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.peers.contests import CONTESTS, run_contest
-from benchmarks.peers.edges import METHODS, measure_edges
-from benchmarks.peers.freeze import freeze
-from benchmarks.peers.problems import gaussian_problem
+from benchmarks.data import SHIFTS
+from benchmarks.pages import ROOT, fill, keep, markdown
+from benchmarks.peers.contests import CONTESTS, gaussian_problem, run_contest
 from benchmarks.peers.processes import Peer
-from benchmarks.peers.risks import measure_risks, risk_grid
-from benchmarks.peers.tables import RISKS_BEGIN, RISKS_END, agreement_grid, edge_grid, speed_grid, write_page
-from benchmarks.problems import SHIFTS
-from benchmarks.record import write_results
+from benchmarks.peers.risks import measure_risks
+from benchmarks.peers.serving import Settings
 
+Row = dict[str, Any]
+RATIO_PEERS = ("adapt", "densratio", "skada")
 SHAPE = {"n_reference": 1000, "n_features": 12, "batch_size": 5, "n_batches": 3}
 TURNS = 4
 SECONDS_A_TURN = 1.0  # with shorter turns, times differed by two thirds from run to run
 
 
+# --- the peers' answers for the tests -----------------------------------------------------------------------------
+
+FROZEN = ROOT / "tests" / "peers" / "answers.npz"
+FROZEN_SHAPE = {"n_reference": 120, "n_features": 3, "batch_size": 8, "n_batches": 3}
+LEAST_SQUARES = {"width": 1.5, "ridge": 0.1}
+LOOSE = {"width": 1.5, "max_ratio": 1000.0, "mass_tolerance": 0.9}
+TIGHT = {"width": 1.5, "max_ratio": 4.0, "mass_tolerance": 0.05}  # both bounds are reached
+QUESTIONS: dict[str, tuple[str, Settings, tuple[str, ...]]] = {
+    "ulsif": ("ulsif", LEAST_SQUARES, ("adapt", "densratio")),
+    "rulsif": ("rulsif", LEAST_SQUARES | {"alpha": 0.1}, ("adapt", "densratio")),
+    "kliep": ("kliep", {"width": 1.5}, ("adapt", "densratio", "skada")),
+    "kmm": ("kmm", LOOSE, ("adapt", "skada")),
+    "kmm_tight": ("kmm", TIGHT, ("adapt", "skada")),
+}
+
+
+def freeze(peers: dict[str, Peer]) -> None:
+    """Ask every peer every question and store the answers."""
+    problem = gaussian_problem(**FROZEN_SHAPE)
+    arrays: dict[str, Any] = {"reference": problem.reference, "batches": problem.batches}
+    versions = {}
+    for question, (method, settings, names) in QUESTIONS.items():
+        for name in names:
+            answer = peers[name].estimate(method, problem, settings)
+            arrays |= {f"{question}/{name}/weights": answer.weights, f"{question}/{name}/coefs": answer.coefs}
+            versions[name] = answer.version
+    settings_of = {question: settings for question, (_, settings, _) in QUESTIONS.items()}
+    np.savez_compressed(FROZEN, settings=json.dumps(settings_of), versions=json.dumps(versions), **arrays)
+
+
+# --- tables -------------------------------------------------------------------------------------------------------
+
+
+def table(title: str, columns: dict[str, str], rows: list[Row]) -> str:
+    """Return a titled table; a column is a heading and how a row is written under it."""
+    lines = [[form.format(**row) for form in columns.values()] for row in rows]
+    return f"{title}:\n\n" + markdown([heading.strip() for heading in columns], lines, n_left=len(columns))
+
+
+WHO = {"method": "{method}", "peer": "{peer} {peer_version}", "its settings": "{peer_settings}"}
+
+
+def speed_table(rows: list[Row]) -> str:
+    """Return milliseconds of one update, how many times faster ours is by both clocks, and whether the aim is met."""
+    shape = "{n_reference} reference rows, {n_features} features, {batch_size} batch rows".format(**SHAPE)
+    columns = {
+        **WHO,
+        "peer ": "{peer_ms}",
+        "accous": "{our_ms}",
+        "times faster": "{times_faster:.0f} ({times_less_work:.0f})",
+        "accous, its settings": "{same_ms}",
+        "times faster ": "{times_faster_same_settings:.0f} ({times_less_work_same_settings:.0f})",
+        "accous fit": "{fit_ms}",
+        "aim": "{aim_text}",
+        "": "{verdict}",
+    }
+    seconds = {"peer": "peer_seconds", "our": "our_seconds", "same": "our_seconds_same_settings"}
+    seconds["fit"] = "our_seconds_of_fit"
+    shown = [
+        row
+        | {f"{name}_ms": milliseconds(row[key]) for name, key in seconds.items()}
+        | {"aim_text": "" if row["aim"] is None else f"{row['aim']:.0f}"}
+        for row in rows
+    ]
+    return table(
+        f"Milliseconds of one ratio update, {shape} (in brackets: how many times less CPU time)", columns, shown
+    )
+
+
+def agreement_table(rows: list[Row]) -> str:
+    """Return objective values and constraints at both solutions, for the peer's settings."""
+    columns = {
+        **WHO,
+        "weights differ by": "{largest_weight_difference:.1e}",
+        "our objective": "{our_objective:.8f}",
+        "its objective": "{peer_objective:.8f}",
+        "ours worse by": "{worst_relative_excess:+.1e}",
+        "we violate": "{our_violation:.0e}",
+        "it violates": "{peer_violation:.0e}",
+    }
+    return table("The same problem, solved twice (smaller objectives are better)", columns, rows)
+
+
+def risk_table(rows: list[Row]) -> str:
+    """Return errors in points and times in milliseconds, one line per shift."""
+    title = "Error without labels beside NannyML {peer_version}, {n_references} references a shift".format(**rows[0])
+    columns = {
+        "shift": "{told}",
+        "fixed model: accous": "{ours_error:.1f}",
+        "NannyML": "{theirs_error:.1f}",
+        "bias: accous": "{ours_bias:+.1f}",
+        "NannyML ": "{theirs_bias:+.1f}",
+        "adapted model: accous": "{ours_adapted_error:.1f}",
+        "ms: accous": "{our_milliseconds:.2f}",
+        "NannyML, one chunk": "{their_milliseconds:.1f}",
+        "NannyML, six at once": "{their_milliseconds_together:.1f}",
+    }
+    told = {"none": "standing still"}
+    return table(title, columns, [row | {"told": told.get(row["shift"], row["shift"])} for row in rows])
+
+
+def milliseconds(seconds: float) -> str:
+    """Return milliseconds with three significant digits."""
+    return f"{1e3 * seconds:.3g}" if seconds < 1.0 else f"{1e3 * seconds:.0f}"
+
+
+# --- main ---------------------------------------------------------------------------------------------------------
+
+
+def compare_risks(n_references: int) -> None:
+    """Measure the error and the time of estimates of the current error."""
+    with threadpool_limits(1), Peer("nannyml") as peer:
+        rows = [measure_risks(peer, shift, n_references) for shift in SHIFTS]
+    print(risk_table(rows))
+    keep("peers_risks", rows)
+    fill("peers.md", {"bench-peers risks": risk_table(rows)})
+
+
+def compare_ratios(peers: dict[str, Peer]) -> None:
+    """Measure speed and agreement."""
+    problem = gaussian_problem(**SHAPE)
+    with threadpool_limits(1):
+        rows = [run_contest(contest, peers[contest.peer], problem, TURNS, SECONDS_A_TURN) for contest in CONTESTS]
+    tables = speed_table(rows) + "\n" + agreement_table(rows)
+    print(tables)
+    keep("peers", rows)
+    fill("peers.md", {"bench-peers": tables})
+
+
 def main() -> None:
-    """Measure, print and save, or only store the peers' answers for the tests."""
+    """Measure, print and keep, or only store the peers' answers for the tests."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--freeze", action="store_true", help="only store the peers' answers to small problems")
     parser.add_argument("--risks", action="store_true", help="only compare the error without labels with NannyML")
     parser.add_argument("--references", type=int, default=20, help="references per shift for --risks (default 20)")
-    arguments = parser.parse_args()
-    console = Console(width=170)
-    if not arguments.freeze:
-        compare_risks(console, arguments.references)
-    if arguments.risks:
-        return
-    with ExitStack() as stack:
-        peers = {name: stack.enter_context(Peer(name)) for name in METHODS}
-        if arguments.freeze:
-            console.print(f"Written to {freeze(peers)}")
-        else:
-            stack.enter_context(threadpool_limits(1))
-            measure(peers, console)
-
-
-def compare_risks(console: Console, n_references: int) -> None:
-    """Measure the error and the time of estimates of the current error."""
-    with threadpool_limits(1), Peer("nannyml") as peer:
-        rows = [measure_risks(peer, shift, n_references) for shift in track(SHIFTS, "risks", console=console)]
-    grid = risk_grid(rows)
-    console.print(grid.rich())
-    write_page([grid], RISKS_BEGIN, RISKS_END)
-    console.print(f"Written to {write_results('peers_risks', rows)} and docs/peers.md")
-
-
-def measure(peers: dict[str, Peer], console: Console) -> None:
-    """Measure speed, agreement and hard cases."""
-    problem = gaussian_problem(**SHAPE)
-    rows = [
-        run_contest(contest, peers[contest.peer], problem, TURNS, SECONDS_A_TURN)
-        for contest in track(CONTESTS, "peers", console=console)
-    ]
-    shape = "{n_reference} reference rows, {n_features} features, {batch_size} batch rows".format(**SHAPE)
-    grids = [speed_grid(rows, shape), agreement_grid(rows)]
-    for grid in grids:
-        console.print(grid.rich())
-    edges = list(measure_edges(peers))
-    grids.append(edge_grid(edges))
-    console.print(grids[-1].rich())
-    write_page(grids)
-    console.print(f"Written to {write_results('peers', rows + edges)} and docs/peers.md")
+    options = parser.parse_args()
+    if not options.freeze:
+        compare_risks(options.references)
+    if not options.risks:
+        with ExitStack() as stack:
+            peers = {name: stack.enter_context(Peer(name)) for name in RATIO_PEERS}
+            (freeze if options.freeze else compare_ratios)(peers)
 
 
 if __name__ == "__main__":

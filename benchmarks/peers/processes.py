@@ -13,13 +13,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.peers.problems import Problem
+from benchmarks.pages import ROOT
+from benchmarks.peers.serving import Array, Settings
 
-ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = ROOT / "benchmarks" / ".peers"
-
-Array = NDArray[np.float64]
-Settings = dict[str, float]
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 class PeerError(Exception):
@@ -27,8 +25,16 @@ class PeerError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Problem:
+    """A reference with columns of mean 0 and deviation 1, and batches on the same scale."""
+
+    reference: Array  # of shape (n_reference, n_features)
+    batches: Array  # of shape (n_batches, batch_size, n_features)
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of a peer's estimator for each batch of a problem."""
+    """The answer of an estimator for each batch of a problem."""
 
     times: Array  # of shape (n_batches, 2): wall and CPU seconds, each the best of its repetitions
     weights: Array  # of shape (n_batches, n_reference)
@@ -48,11 +54,11 @@ class Peer:
         if not python.exists():
             raise SystemExit(f"There is no environment for {self.name}: run `make bench-peers` to build it.")
         self._folder = tempfile.TemporaryDirectory()
-        one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": ""}
         self._process = subprocess.Popen(
             [python, "-m", f"benchmarks.peers.runner_{self.name}"],
             cwd=ROOT,
-            env=os.environ | one_thread | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": ""},
+            env=os.environ | ONE_THREAD | quiet,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -61,9 +67,7 @@ class Peer:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        self._process.communicate()
         self._folder.cleanup()
 
     def estimate(
@@ -76,21 +80,16 @@ class Peer:
 
     def ask(self, request: dict[str, Any], **arrays: Any) -> tuple[dict[str, NDArray[Any]], str]:
         """Send arrays to the peer; return the arrays that it answers, and its version."""
-        folder = Path(self._folder.name)
-        data, answer = folder / "data.npz", folder / "answer.npz"
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        data, answer = (str(Path(self._folder.name) / name) for name in ("data.npz", "answer.npz"))
         np.savez(data, **arrays)
-        reply = self._ask(request | {"data": str(data), "answer": str(answer)})
+        print(json.dumps(request | {"data": data, "answer": answer}), file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"The runner of {self.name} stopped: start it by hand to see why.")
+        reply = json.loads(line)
         if "error" in reply:
             raise PeerError(reply["error"])
         with np.load(answer) as answered:
             return dict(answered), reply["version"]
-
-    def _ask(self, request: dict[str, Any]) -> dict[str, str]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps(request), file=self._process.stdin, flush=True)
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit(f"The runner of {self.name} stopped: start it by hand to see why.")
-        reply: dict[str, str] = json.loads(line)
-        return reply

@@ -55,7 +55,7 @@ _INNER = {
 
 def _is_left_out(_app: Sphinx, _what: str, name: str, thing: Any, skip: bool, _options: Any) -> bool:
     home = str(getattr(thing, "__module__", None) or getattr(getattr(thing, "fget", None), "__module__", None) or "")
-    is_inner = name in _INNER and home.startswith(("accous.model.estimators", "accous.table", "accous.threads"))
+    is_inner = name in _INNER and home.startswith(("accous.model.", "accous.table", "accous.threads"))
     return skip or is_inner or home.startswith(("sklearn.", "river."))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from accous.extras import missing_extra
+from accous.text import missing_extra
 
 __all__ = ["main"]
 

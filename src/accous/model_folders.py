@@ -10,7 +10,7 @@ from typing import Any
 from accous.checkpoint import folder as saving
 from accous.checkpoint.files import lock_to_save
 from accous.exceptions import CheckpointError
-from accous.extras import require_extra
+from accous.text import require_extra
 
 __all__ = ["load", "save"]
 

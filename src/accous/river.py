@@ -14,9 +14,9 @@ from sklearn.base import clone
 
 from accous.arrays import FloatArray
 from accous.exceptions import DataError, ParameterError
-from accous.extras import importing
 from accous.model.estimators import AdaptiveClassifier, AdaptiveRegressor
 from accous.parameters import require_integer
+from accous.text import importing
 
 with importing("accous.river"):
     from river import base

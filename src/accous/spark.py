@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from accous.extras import importing
+from accous.text import importing
 
 with importing("accous.spark"):
     import pandas as pd

@@ -165,17 +165,17 @@ def _bind_openmp(controller: Any) -> _Pool:
 # --- Threads that change the same model take turns; threads that only read it never wait
 
 
-LOCK_NAME = "_turn_lock"
+LOCK_NAME = "_lock"
 
 
-class TakesTurns:
+class Lockable:
     """Gives every object a lock of its own, made on first use.
 
     The lock is not part of the object's state: copies, clones, pickles and saved models do not have it, and make their
     own when they need one.
     """
 
-    def turn(self) -> AbstractContextManager[Any]:
+    def lock(self) -> AbstractContextManager[Any]:
         """Return the lock to hold while the object learns; a thread that holds it may take it again."""
         attributes = vars(self)
         lock: AbstractContextManager[Any] | None = attributes.get(LOCK_NAME)

@@ -1,19 +1,22 @@
-"""DANN learns, hides the batch, starts every round from the offline network, and repeats itself bit for bit."""
+"""DANN follows the formulas, learns, hides the batch, and keeps scikit-learn's promises."""
 
-import threading
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from accous.exceptions import DataError, ParameterError
 from accous.streams import GaussianStream, SquareShift
-from accous_bench.dann import DANN
-from tests.classifiers import PROBE, drifting_batches, labelled_rows
-
-Array = NDArray[np.float64]
+from accous_bench import dann
+from accous_bench.dann import DANN, Descent, Network, adapt_network
+from tests.classifiers import PROBE, Array, drifting_batches, labelled_rows
 
 
 def quick(**parameters: Any) -> DANN:
@@ -39,9 +42,6 @@ def nuisance_rows(n_rows: int, shift: float, seed: int) -> tuple[Array, NDArray[
     return X, y
 
 
-# --- learning -----------------------------------------------------------------------------------------------
-
-
 def test_it_learns_and_stays_far_better_than_chance_on_a_drifting_stream() -> None:
     stream = GaussianStream(SquareShift(period=5), n_rounds=20, batch_size=5, n_reference=500)
     fresh = list(GaussianStream(SquareShift(period=5), n_rounds=20, batch_size=50, random_state=1))
@@ -50,38 +50,6 @@ def test_it_learns_and_stays_far_better_than_chance_on_a_drifting_stream() -> No
     errors = [error(model.adapt(batch.X), rows.X, rows.y) for batch, rows in zip(stream, fresh, strict=True)]
     assert np.mean(errors) < 0.36
     assert model.n_rounds_ == 20
-
-
-def test_more_than_two_classes_and_their_names() -> None:
-    rng = np.random.default_rng(0)
-    centres = np.array([[0.0, 3.0], [3.0, -2.0], [-3.0, -2.0]])
-    numbers = rng.integers(3, size=300)
-    X = centres[numbers] + rng.normal(size=(300, 2))
-    model = DANN().fit(X, np.array(["low", "high", "mid"])[numbers]).adapt(X[:5])
-    assert model.classes_.tolist() == ["high", "low", "mid"]
-    assert np.mean(model.predict(X) == np.array(["low", "high", "mid"])[numbers]) > 0.9
-    probabilities = model.predict_proba(X)
-    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
-    np.testing.assert_array_equal(model.classes_[probabilities.argmax(axis=1)], model.predict(X))
-
-
-def test_columns_of_any_scale_are_standardised_on_the_reference() -> None:
-    X, y = labelled_rows()
-    scale, offset = np.array([1e6, 1e-6, 3.0]), np.array([5e6, 0.0, -7.0])
-    plain, scaled = quick().fit(X, y).adapt(PROBE), quick().fit(X * scale + offset, y).adapt(PROBE * scale + offset)
-    np.testing.assert_allclose(scaled.predict_proba(PROBE * scale + offset), plain.predict_proba(PROBE), rtol=1e-6)
-
-
-def test_a_weighted_row_counts_like_repeated_rows_in_every_round() -> None:
-    X, y = labelled_rows()
-    counts = np.arange(len(X)) % 4
-    weighted = quick(max_rows_per_step=1000).fit(X, y, sample_weight=10.0 * counts).adapt(PROBE)
-    repeated = quick(max_rows_per_step=1000).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts)).adapt(PROBE)
-    np.testing.assert_allclose(weighted.predict_proba(PROBE), repeated.predict_proba(PROBE), rtol=1e-9)
-    assert np.abs(weighted.predict_proba(PROBE) - quick().fit(X, y).adapt(PROBE).predict_proba(PROBE)).max() > 0.01
-
-
-# --- hiding the batch ---------------------------------------------------------------------------------------
 
 
 def adapted_to_moved_gauge(adversarial_weight: float) -> DANN:
@@ -108,17 +76,6 @@ def test_reversal_brings_the_features_of_batch_and_reference_together(with_and_w
 
     reversing, plain = map(distance, with_and_without)
     assert reversing < 0.9 * plain
-
-
-def test_reversal_makes_the_domains_harder_to_tell_apart(with_and_without: tuple[DANN, DANN]) -> None:
-    """For a classifier fitted afterwards, which the features have not played against."""
-
-    def domain_loss(model: DANN) -> float:
-        features, is_batch = np.concatenate(features_of_both_domains(model)), np.repeat([0, 1], 1000)
-        return float(log_loss(is_batch, LogisticRegression().fit(features, is_batch).predict_proba(features)))
-
-    reversing, plain = map(domain_loss, with_and_without)
-    assert reversing > 1.1 * plain
 
 
 def test_it_helps_where_a_gauge_has_moved(with_and_without: tuple[DANN, DANN]) -> None:
@@ -151,9 +108,6 @@ def test_without_weight_the_batch_has_no_say() -> None:
     assert bits(model.adapt(PROBE)) == bits(model.adapt(5.0 + PROBE[:3]))
 
 
-# --- rounds -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("max_rows_per_step", [1000, 20])
 def test_a_round_starts_from_the_offline_network(max_rows_per_step: int) -> None:
     model = quick(max_rows_per_step=max_rows_per_step).fit(*labelled_rows())
@@ -165,24 +119,6 @@ def test_a_round_starts_from_the_offline_network(max_rows_per_step: int) -> None
     assert model.n_rounds_ == 3
 
 
-def test_fit_forgets_all_rounds() -> None:
-    model = quick().fit(*labelled_rows())
-    offline = bits(model)
-    assert model.adapt(PROBE).n_rounds_ == 1
-    assert bits(model) != offline
-    assert model.fit(*labelled_rows()).n_rounds_ == 0
-    assert bits(model) == offline
-
-
-def test_one_row_is_a_batch() -> None:
-    model = quick().fit(*labelled_rows())
-    offline = bits(model)
-    for n_rounds, row in enumerate(PROBE[:5], start=1):
-        assert model.adapt(row[None]).n_rounds_ == n_rounds
-        assert bits(model) != offline
-        assert np.isfinite(model.predict_proba(PROBE)).all()
-
-
 def test_no_row_is_no_round() -> None:
     model = quick().fit(*labelled_rows())
     offline = bits(model)
@@ -190,18 +126,6 @@ def test_no_row_is_no_round() -> None:
     assert bits(model) == offline
     assert model.predict(PROBE[:0]).tolist() == []
     assert model.predict_proba(PROBE[:0]).shape == (0, 2)
-
-
-@pytest.mark.parametrize("far", [1e3, 1e12, 1e300])
-def test_far_out_rows_do_no_lasting_harm(far: float) -> None:
-    model = quick().fit(*labelled_rows())
-    expected = bits(quick().fit(*labelled_rows()).adapt(PROBE))
-    probabilities = model.adapt(far * PROBE[:3]).predict_proba(np.concatenate((PROBE, far * PROBE)))
-    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
-    assert bits(model.adapt(PROBE)) == expected
-
-
-# --- repeatability ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("max_rows_per_step", [1000, 20])
@@ -214,26 +138,194 @@ def test_the_same_seed_gives_the_same_bits(max_rows_per_step: int) -> None:
     assert not set(run(0)) & set(run(1))
 
 
-def test_a_random_state_is_drawn_from_in_fit_only() -> None:
+QUICK = DANN(n_hidden=8, n_fit_steps=20, n_adapt_steps=5)
+FAR_FROM_DEFAULTS = DANN(
+    n_hidden=7,
+    n_fit_steps=19,
+    n_adapt_steps=4,
+    learning_rate=0.05,
+    adapt_learning_rate=0.02,
+    adversarial_weight=0.5,
+    penalty=0.02,
+    max_rows_per_step=30,
+    random_state=5,
+)
+each_model = pytest.mark.parametrize("model", [QUICK, FAR_FROM_DEFAULTS], ids=["quick", "far from defaults"])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks([DANN(n_fit_steps=100)])
+def test_scikit_learn_check(estimator: BaseEstimator, check: Callable[[BaseEstimator], None]) -> None:
+    check(estimator)
+
+
+@each_model
+def test_a_pickled_model_goes_on_with_the_same_bits(model: DANN) -> None:
+    stays = clone(model).fit(*labelled_rows()).adapt(PROBE)
+    travels = pickle.loads(pickle.dumps(stays))
+    assert (travels.n_rounds_, bits(travels)) == (1, bits(stays))
+    assert bits(travels.adapt(PROBE[:4])) == bits(stays.adapt(PROBE[:4]))
+
+
+BAD_REFERENCES = {
+    "no labels": ({"y": None}, "DANN requires y"),
+    "too few labels": ({"y": [0, 1]}, "120 rows but y has 2 labels"),
+    "one class": ({"y": np.zeros(120, dtype=int)}, "one class 0"),
+    "negative weight": ({"sample_weight": -np.ones(120)}, "sample_weight must be"),
+}
+
+
+@pytest.mark.parametrize(("changed", "message"), BAD_REFERENCES.values(), ids=BAD_REFERENCES)
+def test_a_bad_reference_is_refused_and_leaves_the_model_as_it_was(changed: dict[str, Any], message: str) -> None:
     X, y = labelled_rows()
-    model = quick(random_state=np.random.RandomState(3)).fit(X, y)
-    assert bits(model) == bits(quick(random_state=np.random.RandomState(3)).fit(X, y))
-    first = bits(model.adapt(PROBE))
-    assert bits(model.adapt(PROBE)) == first
-    assert bits(model.fit(X, y).adapt(PROBE)) != first
+    model = clone(QUICK).fit(X, y).adapt(PROBE)
+    before = bits(model)
+    with pytest.raises(DataError, match=message):
+        model.fit(**{"X": X[:, :2], "y": y} | changed)
+    assert (model.n_rounds_, bits(model)) == (1, before)
 
 
-def test_rounds_in_several_threads_give_the_bits_of_one() -> None:
-    batches = drifting_batches(6)
-    expected = [bits(quick().fit(*labelled_rows()).adapt(batch)) for batch in batches]
-    found: dict[int, bytes] = {}
+def test_training_that_diverges_leaves_the_model_as_it_was() -> None:
+    model = clone(QUICK).fit(*labelled_rows()).adapt(PROBE)
+    before = bits(model)
+    with pytest.raises(ParameterError, match="too large"):
+        model.set_params(learning_rate=1e200).fit(*labelled_rows())
+    with pytest.raises(ParameterError, match="too large"):
+        model.set_params(adapt_learning_rate=1e200).adapt(PROBE)
+    assert (model.n_rounds_, bits(model)) == (1, before)
 
-    def run(number: int) -> None:
-        found[number] = bits(quick().fit(*labelled_rows()).adapt(batches[number]))
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(batches))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [found[number] for number in range(len(batches))] == expected
+N_CLASSES = 3
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A weighted reference and a batch that lies elsewhere."""
+
+    X: Array
+    labels: NDArray[np.int64]
+    weights: Array
+    X_batch: Array
+
+
+def make_problem(n_reference: int = 40, n_batch: int = 7, n_features: int = 4, seed: int = 0) -> Problem:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_reference, n_features))
+    labels = rng.integers(N_CLASSES, size=n_reference)
+    return Problem(X, labels, rng.gamma(2.0, size=n_reference), rng.normal(1.0, size=(n_batch, n_features)))
+
+
+def make_network(n_features: int = 4, n_hidden: int = 5, seed: int = 1) -> Network:
+    rng = np.random.default_rng(seed)
+    shapes = ((n_features, n_hidden), (n_hidden,), (n_hidden, N_CLASSES), (N_CLASSES,))
+    return Network(*(0.7 * rng.normal(size=shape) for shape in shapes))
+
+
+def arrays_of(network: Network) -> list[Array]:
+    return list(vars(network).values())
+
+
+def adapted(problem: Problem, network: Network, descent: Descent, *, strength: float = 1.0, max_rows: int = 1000):
+    rows = (problem.X, problem.labels, problem.weights, problem.X_batch)
+    return adapt_network(network, *rows, strength=strength, max_rows=max_rows, descent=descent, seed=0)
+
+
+@dataclass
+class ByHand:
+    """Ganin et al.'s Algorithm 1, all rows in every step, every derivative written out."""
+
+    network: Network
+    problem: Problem
+    strength: float
+    descent: Descent
+    parameters: list[Array] = field(init=False)
+
+    def __post_init__(self) -> None:
+        n_hidden = len(self.network.hidden_intercept)
+        self.parameters = [*arrays_of(self.network), np.zeros(n_hidden), np.zeros(())]
+
+    def gradients(self) -> list[Array]:
+        W, b, V, c, u, z = self.parameters
+        X, X_batch = self.problem.X, self.problem.X_batch
+        share = self.problem.weights / self.problem.weights.sum()
+        h, h_batch = np.tanh(X @ W + b), np.tanh(X_batch @ W + b)
+
+        class_error = share[:, None] * (softmax(h @ V + c, axis=1) - np.eye(N_CLASSES)[self.problem.labels])
+        domain_error = 0.5 * share * expit(h @ u + z)
+        domain_error_batch = -0.5 * np.ones(len(X_batch)) / max(1, len(X_batch)) * expit(-(h_batch @ u + z))
+
+        # The one place where the sign is turned: features descend the class loss and ascend the domain loss.
+        error_h = class_error @ V.T - self.strength * np.outer(domain_error, u)
+        error_h_batch = -self.strength * np.outer(domain_error_batch, u)
+        error_a, error_a_batch = error_h * (1.0 - h**2), error_h_batch * (1.0 - h_batch**2)
+        return [
+            X.T @ error_a + X_batch.T @ error_a_batch + self.descent.penalty * W,
+            error_a.sum(axis=0) + error_a_batch.sum(axis=0),
+            h.T @ class_error + self.descent.penalty * V,
+            class_error.sum(axis=0),
+            h.T @ domain_error + h_batch.T @ domain_error_batch,
+            domain_error.sum() + domain_error_batch.sum(),
+        ]
+
+    def run(self) -> list[Array]:
+        speeds = [np.zeros_like(parameter) for parameter in self.parameters]
+        for _ in range(self.descent.n_steps):
+            speeds = [0.9 * speed + gradient for speed, gradient in zip(speeds, self.gradients(), strict=True)]
+            steps = [self.descent.learning_rate * speed for speed in speeds]
+            steps[0] *= self.descent.hidden_share
+            self.parameters = [p - step for p, step in zip(self.parameters, steps, strict=True)]
+        return self.parameters[:4]
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 30])
+@pytest.mark.parametrize("strength", [0.0, 0.5, 3.0])
+@pytest.mark.parametrize("n_batch", [1, 7])
+@pytest.mark.parametrize("hidden_share", [1.0, 0.1])
+def test_adapting_follows_the_formulas(hidden_share: float, n_batch: int, strength: float, n_steps: int) -> None:
+    problem, network = make_problem(n_batch=n_batch), make_network()
+    descent = Descent(n_steps, 0.2, 0.03, hidden_share)
+    expected = ByHand(network, problem, strength, descent).run()
+    for found, wanted in zip(arrays_of(adapted(problem, network, descent, strength=strength)), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("n_reference", "n_batch"), [(40, 7), (7, 40), (40, 50), (40, 1)])
+def test_drawn_rows_are_distinct_and_stand_for_all(n_reference: int, n_batch: int) -> None:
+    max_rows = 10
+    problem = make_problem(n_reference, n_batch)
+    whole = dann._stack(problem.X, problem.labels, problem.weights, problem.X_batch, N_CLASSES)
+    draws = dann._draws(whole, n_reference, max_rows, np.random.default_rng(0))
+    drawn = [next(draws) for _ in range(400)]
+    for rows in drawn[:20]:
+        assert len(np.unique(rows.X, axis=0)) == len(rows.X)
+        assert int(rows.is_batch.sum()) == min(n_batch, max_rows)
+        assert len(rows.X) == min(n_batch, max_rows) + min(n_reference, max_rows)
+    for name in ("class_weight", "domain_weight"):
+        for side in (0.0, 1.0):
+            mean = np.mean([float(getattr(rows, name)[rows.is_batch == side].sum()) for rows in drawn])
+            total = float(getattr(whole, name)[whole.is_batch == side].sum())
+            assert mean == pytest.approx(total, rel=0.03)
+
+
+def test_the_gradients_are_those_of_automatic_differentiation() -> None:
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
+    problem, network, strength = make_problem(), make_network(), 0.7
+    rows = dann._stack(problem.X, problem.labels, problem.weights, problem.X_batch, N_CLASSES)
+    rng = np.random.default_rng(3)
+    start = [*arrays_of(network), rng.normal(size=5), rng.normal(size=1)]
+    W, b, V, c, u, z = parameters = [torch.tensor(array, requires_grad=True) for array in start]
+    columns = {name: torch.tensor(column) for name, column in vars(rows).items()}
+    h = torch.tanh(columns["X"] @ W + b)
+    class_loss = -(torch.log_softmax(h @ V + c, dim=1) * columns["is_class"]).sum(dim=1) @ columns["class_weight"]
+    signs = 1.0 - 2.0 * columns["is_batch"]
+    domain_loss = torch.nn.functional.softplus(signs * (h @ u + z)) @ columns["domain_weight"]
+    of_class = torch.autograd.grad(class_loss, parameters[:4], retain_graph=True)
+    of_domain = torch.autograd.grad(domain_loss, [W, b, u, z])
+    expected = [
+        of_class[0] - strength * of_domain[0],
+        of_class[1] - strength * of_domain[1],
+        *of_class[2:],
+        *of_domain[2:],
+    ]
+    for found, wanted in zip(dann._gradients(start, rows, strength), expected, strict=True):
+        np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-10, atol=1e-14)

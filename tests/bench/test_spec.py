@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from accous.exceptions import DataError, ParameterError
 from accous_bench import contenders
-from accous_bench.problems import get_problem
 from accous_bench.spec import find_spec, prepare, read_spec, spec_names
 
 WriteSpec = Callable[..., Path]
@@ -24,11 +22,6 @@ def test_the_grid_is_the_product_of_its_lists(write_spec: WriteSpec) -> None:
     }  # fmt: skip
 
 
-def test_one_seed_comes_after_the_other(write_spec: WriteSpec) -> None:
-    seeds = [run.names["seed"] for run in read_spec(write_spec()).runs()]
-    assert seeds == sorted(seeds)
-
-
 @pytest.mark.parametrize("name", spec_names())
 def test_the_specs_that_come_along_are_valid(name: str) -> None:
     assert read_spec(find_spec(name)).runs()
@@ -40,17 +33,6 @@ def test_table3_is_the_papers() -> None:
     assert spec.batch_sizes == (1, 5)
     assert spec.seeds == (0, 1, 2, 3, 4)
     assert set(spec.contenders) >= {*contenders.PAPER_CONTENDERS, "KLIEP (cv)", "uLSIF (cv)", "oracle"}
-
-
-def test_the_published_geometry_has_the_contenders_of_table3() -> None:
-    published, table3 = (read_spec(find_spec(name)) for name in ("gaussian_published", "table3"))
-    assert published.datasets == ("gaussian_published",)
-    for key in ("shifts", "batch_sizes", "seeds"):
-        assert getattr(published, key) == getattr(table3, key)
-    # Those of unit width are there to compare the reconstruction with the paper's table.
-    by_the_paper = ("KMM (unit width)", "KLIEP (unit width)", "uLSIF (unit width)", "LR (weak penalty)")
-    assert published.contenders == tuple(name for name in table3.contenders if name not in by_the_paper)
-    assert published.parameters["Accous (literal)"]["ratio__horizon"] == published.rounds[0]
 
 
 @pytest.mark.parametrize("name", [name for name in spec_names() if name != "smoke"])
@@ -111,11 +93,6 @@ def test_a_missing_list_is_named(write_spec: WriteSpec) -> None:
         read_spec(write_spec(("rounds = [24]\n", "")))
 
 
-def test_an_unknown_spec_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(ParameterError, match=r"no spec 'table4' .*: give a TOML file, or one of figures, .*table3"):
-        find_spec("table4")
-
-
 def test_data_that_cannot_be_had_is_refused_before_anything_runs(
     write_spec: WriteSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,18 +131,6 @@ def test_a_part_of_the_grid_can_be_chosen(write_spec: WriteSpec) -> None:
         spec.only(contenders=["KMM"])
 
 
-def test_ten_lines_add_a_contender(write_spec: WriteSpec, tmp_path: Path, own_registry: None) -> None:
-    (tmp_path / "mine.py").write_text(
-        "from accous import AdaptiveClassifier, RULSIF\n"
-        "from accous_bench.contenders import Contender, register\n"
-        "def make(seed):\n"
-        "    return AdaptiveClassifier(ratio=RULSIF(random_state=seed))\n"
-        "register(Contender('RuLSIF', make))\n"
-    )
-    spec = read_spec(write_spec(('"uLSIF"', '"RuLSIF"'), ("seeds = 2", 'seeds = 2\nplugins = ["mine.py"]')))
-    assert "RuLSIF" in {run.names["contender"] for run in spec.runs()}
-
-
 def test_a_plugin_that_fails_is_named(write_spec: WriteSpec, tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
     with pytest.raises(ParameterError, match=r"line 8: broken.py cannot be loaded \(ZeroDivisionError"):
@@ -178,15 +143,6 @@ def test_parameters_change_the_model_and_the_identity(write_spec: WriteSpec) -> 
     run = changed.only(contenders=["Accous"]).runs()[0]
     assert run.model().ratio.step_size == 2.0
     assert run.identity() != plain.identity()
-
-
-def test_a_slow_preparation_is_announced_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    slow = replace(get_problem("gaussian"), patience="takes minutes", prepare=lambda: told.append("prepared"))
-    monkeypatch.setattr("accous_bench.spec.get_problem", lambda _: slow)
-    prepare(read_spec(find_spec("table3")), tell=told.append)
-    assert told == ["gaussian: takes minutes", "prepared"]
-    assert "minutes" in get_problem("mnist_svhn").patience
 
 
 def test_a_protocol_is_checked(write_spec: Callable[..., Path]) -> None:

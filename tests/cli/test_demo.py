@@ -17,9 +17,21 @@ from rich.console import Console
 
 import accous
 from accous.cli import app, main
-from accous.cli.compiling import compile_with_notice
-from accous.cli.demo_picture import DARK, LIGHT, draw_race, rolling_mean
-from accous.cli.demo_race import ACCOUS, FIXED, ONE_STEP, ORACLE, SINGLE, Race, make_stream, run_race
+from accous.cli.demo import (
+    ACCOUS,
+    DARK,
+    FIXED,
+    LIGHT,
+    ONE_STEP,
+    ORACLE,
+    SINGLE,
+    Race,
+    draw_race,
+    make_stream,
+    rolling_mean,
+    run_race,
+)
+from accous.cli.options import compile_with_notice
 from accous.core import compiled
 from accous.core.compiled import compile_all, kernel
 from tests.budgets import rest_slow
@@ -72,7 +84,6 @@ def test_quiet_leaves_only_the_table(capsys):
 
 
 def test_without_matplotlib_the_table_comes_with_a_hint(tmp_path, capsys, monkeypatch):
-    monkeypatch.delitem(sys.modules, "accous.cli.demo_picture")
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)

@@ -76,7 +76,7 @@ def test_the_record_is_what_the_saved_model_says_itself():
     assert main([*ADAPT, "--label", "label"]) == 0
     found = read_table_model_summary(Path("model"))
     assert found is not None
-    assert found == json.loads(json.dumps(summarize_table_model(load_table_model(Path("model")))))
+    assert found == json.loads(json.dumps(summarize_table_model(load_table_model(Path("model")).snapshot())))
     assert found["state"]["rounds"] == load_table_model(Path("model")).model.n_rounds_ == 10
 
 

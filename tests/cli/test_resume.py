@@ -11,8 +11,9 @@ import pytest
 
 import accous
 from accous.cli import main
-from accous.table.adapt import AdaptJob, AdaptRequest, SaveRule
+from accous.table.adapt import AdaptJob
 from accous.table.model import load_table_model, save_table_model
+from accous.table.options import AdaptOptions
 from tests.cli.late_labels import N_ROWS, adapt, labels, run, run_json, write
 from tests.cli.processes import files_of
 
@@ -160,11 +161,11 @@ def test_a_run_that_was_stopped_has_the_history_of_one_that_was_not(lines):
 
     def follow(folder: str, stops: list[int]) -> pd.DataFrame:
         shutil.copytree("model", folder)
-        request = AdaptRequest(model=Path(folder), stream="stream.csv", output=f"{folder}.csv")
+        options = AdaptOptions(model=Path(folder), stream="stream.csv", output=f"{folder}.csv")
         for stop in [*stops, 1000]:
-            job = AdaptJob(request)
+            job = AdaptJob(options)
             assert job.begin()
-            is_finished = job.follow(SaveRule(), should_stop=lambda job=job, stop=stop: job.record.n_rounds >= stop)
+            is_finished = job.follow(should_stop=lambda job=job, stop=stop: job.record.n_rounds >= stop)
             assert is_finished == (stop == 1000)
         return load_table_model(folder).model.history_
 

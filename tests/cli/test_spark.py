@@ -8,7 +8,7 @@ from tests.needs import needs_spark
 
 
 def test_without_spark_the_extra_is_named(monkeypatch, capsys):
-    monkeypatch.setattr("accous.extras.find_spec", lambda _name: None)
+    monkeypatch.setattr("accous.text.find_spec", lambda _name: None)
     assert main(["spark", "model", "rows", "-o", "out", "--key", "k"]) == 1
     assert "pip install 'accous[spark]'" in capsys.readouterr().err
 

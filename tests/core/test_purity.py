@@ -58,7 +58,7 @@ def play_locked(rounds, d, batch_sizes, seed):
     for n_rows in batch_sizes:
         batch = feature_rows(rng, n_rows, d, shift=1.0)
         assert lock((state, batch)) > 3
-        state = rounds.play(state, batch, 2.0)
+        state = rounds.run(state, batch, 2.0)
         lock(state)
         rounds.reference_ratios(state, 100.0)
     assert state.n_rounds == len(batch_sizes)
@@ -94,7 +94,7 @@ def test_a_locked_state_cannot_be_written_into():
     rounds = choose_rounds(Setup().settings(4), reference)
     state = rounds.start()
     for _ in range(5):
-        state = rounds.play(state, reference.features[:2], 2.0)
+        state = rounds.run(state, reference.features[:2], 2.0)
     lock(state)
     with pytest.raises((TypeError, ValueError)):
         rounds._restart(state, 1, state.coef, state.lengths)

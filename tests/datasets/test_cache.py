@@ -5,7 +5,7 @@ from pathlib import Path
 import pooch
 import pytest
 
-from accous.datasets.cache import user_cache_folder
+from accous.datasets.loaders import user_cache_folder
 
 
 @pytest.mark.parametrize("xdg", [None, "", "/somewhere/else"])

@@ -7,10 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from accous import datasets
-from accous.datasets.dataset import hash_arrays
-from accous.datasets.files import find_arrays
-from accous.datasets.loaders import IMAGE_LOADERS, SOURCES
-from accous.datasets.public import parse_gas_batch, parse_powersupply
+from accous.datasets.loaders import SOURCES, find_arrays, hash_arrays, parse_gas_batch, parse_powersupply
 from accous.exceptions import DataError, ParameterError
 from tests.needs import needs_data
 
@@ -29,7 +26,7 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_list_names_every_loader() -> None:
-    assert datasets.list() == [*FROM_FILES, *IMAGE_LOADERS, *BUNDLED]
+    assert datasets.list() == [*FROM_FILES, *BUNDLED]
     for name in datasets.list():
         assert callable(getattr(datasets, f"load_{name}"))
 

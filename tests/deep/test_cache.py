@@ -8,15 +8,13 @@ import threading
 import numpy as np
 import pytest
 
-from accous.deep.cache import EmbeddingCache, key_of, open_cache
-from accous.deep.rows import Pictures
+from accous.deep.rows import EmbeddingCache, Pictures, key_of, open_cache
 from accous.exceptions import ParameterError
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
 
 from accous.deep import BackboneFeatures  # noqa: E402
-from accous.deep.backbones import Backbone  # noqa: E402
-from accous.deep.pixels import Preparation  # noqa: E402
+from accous.deep.networks import Backbone, Preparation  # noqa: E402
 from tests.deep.networks import images, small_convolution  # noqa: E402
 
 

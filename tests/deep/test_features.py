@@ -16,8 +16,8 @@ from accous import AdaptiveClassifier, OnlineDensityRatio
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
 
 from accous.deep import BackboneFeatures  # noqa: E402
-from accous.deep.embedding import one_torch_thread  # noqa: E402
-from accous.deep.reduction import fit_reduction  # noqa: E402
+from accous.deep.features import fit_reduction  # noqa: E402
+from accous.deep.networks import one_torch_thread  # noqa: E402
 from tests.deep.networks import images, small_convolution, small_linear, two_classes_of_images  # noqa: E402
 from tests.waiting import PATIENCE  # noqa: E402
 

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[
 Image = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install 'accous[deep]'")
 
 from accous.deep import BackboneFeatures, embeddings_of  # noqa: E402
-from accous.deep.pixels import Preparation, find_float_range  # noqa: E402
+from accous.deep.networks import Preparation, find_float_range  # noqa: E402
 from accous.deep.rows import ArrayRows, read_rows  # noqa: E402
 from accous.exceptions import DataError, ParameterError  # noqa: E402
 from tests.budgets import examples  # noqa: E402
@@ -249,9 +249,6 @@ def test_a_module_whose_width_depends_on_the_rows():
         ({"max_norm": 0}, "max_norm"),
         ({"batch_size": 0}, "batch_size"),
         ({"n_jobs": 0}, "n_jobs"),
-        ({"patience": 0}, "patience"),
-        ({"validation_share": 1.0}, "validation_share"),
-        ({"learning_rate": -1}, "learning_rate"),
     ],
 )
 def test_parameters_are_checked(parameters, message):

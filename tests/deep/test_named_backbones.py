@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
 
 from accous.deep import BackboneFeatures  # noqa: E402
-from accous.deep.backbones import load_backbone  # noqa: E402
+from accous.deep.networks import load_backbone  # noqa: E402
 from accous.deep.rows import ArrayRows  # noqa: E402
 from accous.exceptions import DataError, MissingExtraError  # noqa: E402
 from tests.deep.networks import images  # noqa: E402

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from accous.deep import reduction as reduction_module
-from accous.deep.reduction import equal_variance_rotation, fit_reduction
+from accous.deep import features as reduction_module
+from accous.deep.features import equal_variance_rotation, fit_reduction
 from accous.exceptions import DataError
 from accous.threads import one_blas_thread
 from tests.budgets import examples

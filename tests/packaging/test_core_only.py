@@ -47,7 +47,6 @@ print(accous.datasets.load_wine().X.shape, accous.__version__)
 # What cannot be done, and the package that is missing.
 REFUSALS = {
     "accous.datasets.load_powersupply()": "pooch",
-    "accous.datasets.load_mnist_svhn()": "pooch",
     "import accous.table.model": "polars",
     "import accous.table.readers": "polars",
     "import accous.table.columns": "polars",
@@ -104,7 +103,7 @@ def test_data_at_hand_need_no_extra(run, tmp_path, data_folder):
 
 def test_bars_are_left_out_in_silence(run, tmp_path):
     code = """
-from accous.deep.progress import LateBar
+from accous.deep.rows import LateBar
 with LateBar("waiting", 3, verbose=True) as bar:
     bar.advance(3)
 print("done")

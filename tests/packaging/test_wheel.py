@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+import zipfile
 
 import pytest
 
@@ -10,14 +11,13 @@ from tests.packaging.wheels import ROOT, build, foreign_files, metadata_of, miss
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CORE = {"numba", "numpy", "scikit-learn", "scipy", "threadpoolctl"}
 EXTRAS = {
-    "bench": {"accous[cli,plot]", "distributed"},
     "cli": {"polars", "pooch[progress]", "rich", "typer"},
     "dask": {"distributed"},
     "plot": {"matplotlib"},
     "river": {"river"},
     "serve": {"accous[cli]", "httptools", "msgspec", "prometheus-client", "uvicorn", "uvloop; sys_platform != 'win32'"},
     "spark": {"accous[cli]", "pandas", "protobuf", "pyarrow", "pyspark"},
-    "all": {"accous[bench,cli,dask,plot,river,serve]"},
+    "all": {"accous[cli,dask,plot,river,serve]"},
 }
 
 
@@ -50,7 +50,21 @@ def test_addresses_are_those_of_the_citation_and_no_others():
     assert all(address.startswith("https://") for address in PROJECT["urls"].values())
 
 
-def test_the_wheel_holds_the_package_the_specs_and_the_licence(tmp_path):
+def test_the_benchmark_is_a_distribution_of_its_own_that_adds_a_command(tmp_path):
+    for tool in ("build", "hatchling"):
+        pytest.importorskip(tool, reason="needs build and hatchling: pip install 'accous[dev]'")
+    (wheel,) = build(tmp_path, "--wheel", package="accous_bench")
+    assert missing_files(wheel, "accous_bench") == []
+    assert foreign_files(wheel, "accous_bench") == []
+    metadata = metadata_of(wheel)
+    assert metadata["Version"] == PROJECT["version"]
+    assert set(metadata.get_all("Provides-Extra")) == {"dask", "deep"}
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith("entry_points.txt"))
+        assert "[accous.commands]\nbench = accous_bench.commands:bench" in archive.read(name).decode()
+
+
+def test_the_wheel_holds_the_package_and_the_licence(tmp_path):
     for tool in ("build", "hatchling"):
         pytest.importorskip(tool, reason="needs build and hatchling: pip install 'accous[dev]'")
     (wheel,) = build(tmp_path, "--wheel")

@@ -1,8 +1,9 @@
-"""`make wheel`: build the wheel into `dist/`, check it, and use it in empty environments, away from the checkout.
+"""`make wheel`: build the wheels into `dist/`, check them, and use them in empty environments, away from the checkout.
 
     python -m tests.packaging.try_wheel [--python python3.12]
 
-First the library alone with its five dependencies, then the command line and the demo with their extras.
+First the library alone with its five dependencies, then the command line and the demo with their extras, then the
+benchmark.
 """
 
 import argparse
@@ -26,7 +27,6 @@ COMMANDS = (
     "accous predict model tables/stream.csv -o again.csv",
     "accous inspect model",
     "accous report model -o report.html",
-    "accous bench list",
 )
 
 
@@ -67,16 +67,21 @@ def main() -> None:
     output = ROOT / "dist"
     shutil.rmtree(output, ignore_errors=True)
     files = build(output, "--sdist", "--wheel")
-    subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *files], check=True)
-    wheel = next(file for file in files if file.suffix == ".whl")
-    assert not missing_files(wheel), missing_files(wheel)
-    assert not foreign_files(wheel), foreign_files(wheel)
+    bench_files = build(output, "--sdist", "--wheel", package="accous_bench")
+    subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *files, *bench_files], check=True)
+    wheel, bench = (next(file for file in some if file.suffix == ".whl") for some in (files, bench_files))
+    for package, built in (("accous", wheel), ("accous_bench", bench)):
+        assert not missing_files(built, package), missing_files(built, package)
+        assert not foreign_files(built, package), foreign_files(built, package)
     with tempfile.TemporaryDirectory(prefix="accous-wheel-") as folder:
         environment = Environment(python, Path(folder))
         environment.install(str(wheel))
         try_library(environment)
         environment.install(f"{wheel}[cli,plot]")
         try_commands(environment)
+        assert "pip install accous-bench" in environment.run("accous", "bench", "list", code=1).stderr
+        environment.install(str(bench))
+        assert "table3" in environment.run("accous", "bench", "list").stdout
     print(f"{wheel.relative_to(ROOT)} works.")
 
 

@@ -1,4 +1,4 @@
-"""Building the wheel from the checkout, and what has to be in it."""
+"""Building the wheels from the checkout, and what has to be in them."""
 
 import subprocess
 import sys
@@ -8,14 +8,17 @@ from email.parser import Parser
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = {"accous": ROOT, "accous_bench": ROOT / "bench"}
+"""Where the distribution of each package is built from."""
 
 
-def build(output: Path, *kinds: str) -> list[Path]:
+def build(output: Path, *kinds: str, package: str = "accous") -> list[Path]:
     """Build what is asked for, `--wheel` or `--sdist` or both, with the backend of this environment: no network."""
-    command = [sys.executable, "-m", "build", "--no-isolation", *kinds, "--outdir", str(output), str(ROOT)]
+    folder = str(FOLDERS[package])
+    command = [sys.executable, "-m", "build", "--no-isolation", *kinds, "--outdir", str(output), folder]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return sorted(output.glob("accous-*"))
+    return sorted(output.glob(f"{package}-*"))
 
 
 def metadata_of(wheel: Path) -> Message:
@@ -25,22 +28,20 @@ def metadata_of(wheel: Path) -> Message:
         return Parser().parsestr(archive.read(name).decode())
 
 
-def missing_files(wheel: Path) -> list[str]:
-    """What the checkout has and the wheel lacks: all of `src`, the specs of benchmarks, the licence."""
+def missing_files(wheel: Path, package: str = "accous") -> list[str]:
+    """What the checkout has and the wheel lacks: all of the package, the licence."""
     with zipfile.ZipFile(wheel) as archive:
         present = set(archive.namelist())
-    packages = (ROOT / "src" / name for name in ("accous", "accous_bench"))
-    files = (path for package in packages for path in package.rglob("*") if path.is_file())
-    sources = (path for path in files if "__pycache__" not in path.parts)
-    wanted = {path.relative_to(ROOT / "src").as_posix() for path in sources}
-    wanted |= {f"accous_bench/specs/{path.name}" for path in (ROOT / "benchmarks" / "specs").glob("*.toml")}
+    sources = FOLDERS[package] / "src"
+    files = (path for path in (sources / package).rglob("*") if path.is_file())
+    wanted = {path.relative_to(sources).as_posix() for path in files if "__pycache__" not in path.parts}
     if not any(name.endswith(".dist-info/licenses/LICENSE") for name in present):
         wanted.add("licenses/LICENSE")
     return sorted(wanted - present)
 
 
-def foreign_files(wheel: Path) -> list[str]:
-    """What is in the wheel and is neither one of the two packages nor metadata."""
+def foreign_files(wheel: Path, package: str = "accous") -> list[str]:
+    """What is in the wheel and is neither the package nor metadata."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    return [name for name in names if not name.startswith(("accous/", "accous_bench/")) and ".dist-info/" not in name]
+    return [name for name in names if not name.startswith(f"{package}/") and ".dist-info/" not in name]

@@ -57,7 +57,7 @@ class RegimeStream:
         x, y = self.means[regime]
         return self.rng.normal((x + self.drift_per_visit * n_visits, y), size=(self.batch_size, 2))
 
-    def play(self, ratio: OnlineDensityRatio, schedule: Sequence[tuple[int, int]]) -> list[Visit]:
+    def run(self, ratio: OnlineDensityRatio, schedule: Sequence[tuple[int, int]]) -> list[Visit]:
         """Visit regimes for so many rounds each."""
         visits = []
         for number, (regime, n_rounds) in enumerate(schedule):

@@ -44,7 +44,7 @@ def test_paper_mode_is_algorithms_1_and_2_after_every_round(
     n_on_surface = 0
     for batch in drifting_batches(sizes, n_rounds=70):
         estimator.partial_fit(batch)
-        oracle.play(batch)
+        oracle.run(batch)
         assert_agrees(estimator, oracle)
         norms = np.linalg.norm(oracle.learner_thetas, axis=1)
         n_on_surface += np.count_nonzero(norms > settings["radius"] * (1 - 1e-9))
@@ -61,7 +61,7 @@ def test_rows_longer_than_the_bound_are_learned_as_if_brought_back() -> None:
     n_long = 0
     for batch in drifting_batches([1, 4], n_rounds=40):
         estimator.partial_fit(batch)
-        oracle.play(brought_back(batch, 1.2))
+        oracle.run(brought_back(batch, 1.2))
         n_long += np.count_nonzero(np.linalg.norm(batch, axis=1) > 1.2)
         assert_agrees(estimator, oracle)
         assert estimator.n_out_of_bound_ == n_long
@@ -76,7 +76,7 @@ def test_any_horizon_or_none_agrees_also_beyond_it(horizon: int | None) -> None:
     oracle = paper_oracle(reference, settings)
     for batch in drifting_batches([2], n_rounds=70):
         estimator.partial_fit(batch)
-        oracle.play(batch)
+        oracle.run(batch)
         assert_agrees(estimator, oracle)
 
 
@@ -88,7 +88,7 @@ def test_any_shortest_interval_agrees(min_interval: int) -> None:
     oracle = paper_oracle(reference, settings, min_interval=min_interval)
     for batch in drifting_batches([2], n_rounds=35):
         estimator.partial_fit(batch)
-        oracle.play(batch)
+        oracle.run(batch)
         assert_agrees(estimator, oracle)
 
 
@@ -123,7 +123,7 @@ def test_every_loss_with_intercept_and_scaling_agrees(
     smallest_rate = 0.5
     for batch in drifting_batches([1, 3], n_rounds=36, n_features=2):
         estimator.partial_fit(batch)
-        oracle.play(to_features(batch))
+        oracle.run(to_features(batch))
         assert_agrees(estimator, oracle)
         smallest_rate = min([smallest_rate, *(learner.eps for learner in oracle.learners.values())])
     assert estimator.n_out_of_bound_ > 0
@@ -138,5 +138,5 @@ def test_the_steps_called_auto_are_those_of_the_documented_rule() -> None:
     oracle = paper_oracle(reference, settings)
     for batch in drifting_batches([6], n_rounds=20):
         estimator.partial_fit(batch)
-        oracle.play(batch)
+        oracle.run(batch)
     assert_agrees(estimator, oracle)

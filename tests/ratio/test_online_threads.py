@@ -86,7 +86,7 @@ def test_with_remembered_regimes_every_answer_comes_from_one_pool() -> None:
     playing = RegimeStream(TWO, n_reference=150)
     reference = playing.reference()
     estimator = OnlineDensityRatio().fit(reference)
-    playing.play(estimator, [(0, 96), (1, 96)])
+    playing.run(estimator, [(0, 96), (1, 96)])
     assert (estimator.pool_.slots.n_merged > 1).sum() == 2
     batches = [playing.batch(number // 40 % 2) for number in range(160)]
     again = copy(estimator)

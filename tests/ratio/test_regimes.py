@@ -25,7 +25,7 @@ def assert_recognised(
     """Every regime has one slot, and on every return that slot has more than half of the pool within a few rounds."""
     playing = RegimeStream(means, **stream)
     ratio = OnlineDensityRatio(memory=memory).fit(playing.reference())
-    visits = playing.play(ratio, schedule)
+    visits = playing.run(ratio, schedule)
     regimes = sorted({regime for regime, _ in schedule})
     slots = {regime: {slot_of(ratio, visit) for visit in visits if visit.regime == regime} for regime in regimes}
     assert all(len(of_regime) == 1 for of_regime in slots.values()), slots
@@ -63,8 +63,8 @@ def test_a_weekly_cycle_of_days_nights_and_weekends() -> None:
     playing = RegimeStream(THREE)
     ratio = OnlineDensityRatio().fit(playing.reference())
     week = [(0, 96), (1, 64)] * 5 + [(2, 192)]
-    playing.play(ratio, week)
-    second = playing.play(ratio, week)
+    playing.run(ratio, week)
+    second = playing.run(ratio, week)
     assert ratio.pool_.slots.is_used.sum() == 3
     day, night, weekend = (slot_of(ratio, visit) for visit in (second[-3], second[-2], second[-1]))
     assert len({day, night, weekend}) == 3
@@ -79,8 +79,8 @@ def test_days_and_nights_of_twelve_rounds() -> None:
     ratio = OnlineDensityRatio().fit(playing.reference())
     week = [(0, 12), (1, 12)] * 5 + [(2, 48)]
     for _ in range(3):
-        playing.play(ratio, week)
-    last = playing.play(ratio, week)
+        playing.run(ratio, week)
+    last = playing.run(ratio, week)
     assert (ratio.pool_.slots.n_merged > 1).sum() >= 3
     slot = [int(np.argmax(last[number].shares[-4:].mean(axis=0))) for number in (0, 1, -1)]
     assert len(set(slot)) == 3
@@ -111,14 +111,14 @@ def test_a_regime_that_comes_back_is_followed_faster_with_memory_than_without() 
 def test_more_regimes_than_slots_forget_the_least_used() -> None:
     playing = RegimeStream(SIX, n_reference=600)
     ratio = OnlineDensityRatio(memory=2).fit(playing.reference())
-    often, seldom, new = playing.play(ratio, [(0, 150), (1, 150), (0, 150)])[1:] + playing.play(ratio, [(3, 150)])
+    often, seldom, new = playing.run(ratio, [(0, 150), (1, 150), (0, 150)])[1:] + playing.run(ratio, [(3, 150)])
     assert new.n_used == seldom.n_used == 2
     kept, replaced = slot_of(ratio, seldom), slot_of(ratio, new)
     assert kept != replaced
     # The slot of the seldom regime holds the new one, and its visits are gone.
     first_rounds = [first for slot, first, _ in ratio.pool_.slots.visits.tolist() if slot == replaced]
     assert min(first_rounds) > often.last_round
-    again = playing.play(ratio, [(0, 50), (3, 50)])
+    again = playing.run(ratio, [(0, 50), (3, 50)])
     assert again[0].rounds_until(kept) <= A_FEW_ROUNDS
     assert again[1].rounds_until(replaced) <= A_FEW_ROUNDS
 
@@ -126,7 +126,7 @@ def test_more_regimes_than_slots_forget_the_least_used() -> None:
 def test_without_memory_there_are_no_slots_and_the_shapes_do_the_work() -> None:
     playing = RegimeStream(TWO)
     ratio = OnlineDensityRatio(memory=0).fit(playing.reference())
-    playing.play(ratio, [(0, 100), (1, 100)])
+    playing.run(ratio, [(0, 100), (1, 100)])
     assert len(ratio.pool_.proportions) == N_SHAPES
     assert ratio.pool_.slots.visits.shape == (0, 3)
     assert ratio.reference_ratio_.mean() == pytest.approx(1.0, abs=1e-9)
@@ -138,7 +138,7 @@ def test_without_memory_there_are_no_slots_and_the_shapes_do_the_work() -> None:
 def test_visits_are_in_order_inside_the_stream_and_do_not_overlap() -> None:
     playing = RegimeStream(TWO)
     ratio = OnlineDensityRatio().fit(playing.reference())
-    playing.play(ratio, [(0, 100), (1, 100)] * 3)
+    playing.run(ratio, [(0, 100), (1, 100)] * 3)
     visits = ratio.pool_.slots.visits
     assert visits[0, 1] >= 1
     assert visits[-1, 2] <= ratio.n_rounds_

@@ -48,7 +48,7 @@ def test_every_round_is_one_step_of_algorithm_1(
     n_on_surface = 0
     for batch in batches(50):
         estimator.partial_fit(batch)
-        oracle.play(to_features(batch))
+        oracle.run(to_features(batch))
         assert estimator.n_rounds_ == oracle.round
         np.testing.assert_allclose(estimator.coef_, oracle.theta, rtol=0, atol=1e-9)
         n_on_surface += np.linalg.norm(oracle.theta) > radius * (1 - 1e-9)

@@ -46,7 +46,7 @@ def test_rounds_are_played_with_it(d):
     assert type(rounds) is PaperRounds
     state = rounds.start()
     for round_number in range(1, 41):
-        state = rounds.play(state, rng.normal(0.5, size=(2, d)) / np.sqrt(d), 1.0)
+        state = rounds.run(state, rng.normal(0.5, size=(2, d)) / np.sqrt(d), 1.0)
         starts = (round_number + 1) // state.lengths * state.lengths
         np.testing.assert_array_equal(state.meta.rounds, round_number + 1 - starts)
         if len(state.lengths):

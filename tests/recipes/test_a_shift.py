@@ -1,12 +1,11 @@
-"""Recipe: a shift is a subclass of `Shift` with `_alphas`; the benchmark names it in accous_bench/problem.py."""
+"""Recipe: a shift is a subclass of `Shift` with `_alphas`; the benchmark names it in accous_bench/problems.py."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from accous.streams import GaussianStream, Shift
-from accous_bench.problem import SHIFTS, Setting
-from accous_bench.problems import get_problem
+from accous_bench.problems import SHIFTS, Setting, get_problem
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Subjects of reports: a model that has followed a stream, with or without an order in time and late labels."""
 
-from typing import Any
-
 import numpy as np
 
 from accous import AdaptiveClassifier
@@ -11,23 +9,15 @@ from accous.table.history import History
 NAMES = ["age", "<b>income</b>", "</script>", "plan"]
 
 
-def rows(random: np.random.Generator, n_rows: int) -> tuple[Any, Any]:
+def rows(random, n_rows):
     X = random.normal(size=(n_rows, 4))
     return X, (X[:, 0] + 0.5 * random.normal(size=n_rows) > 0).astype(int)
 
 
 def follow(
-    shift: float,
-    *,
-    n_rounds: int = 40,
-    has_labels: bool = True,
-    ratio: object = None,
-    times: Any = (),
-    n_reference: int = 400,
-    order: bool | None = None,
-    turns_round: bool = False,
-) -> Subject:
-    """A model that has seen batches moved by so many deviations."""
+    shift, *, n_rounds=40, has_labels=True, ratio=None, times=(), n_reference=400, order=None, turns_round=False
+):
+    """A model that has seen batches moved by so many deviations, and its history."""
     random = np.random.default_rng(0)
     X, y = rows(random, n_reference)
     if turns_round:
@@ -40,8 +30,13 @@ def follow(
     return Subject("model <1>", model, history, NAMES, {"seed": "0"}, [("age", "number", "scaled")])
 
 
-def observe(subject: Subject, n_rows: int = 300, *, is_turned: bool = False) -> Subject:
+def observe(subject, n_rows=300, *, is_turned=False):
     """Pass labels to the model that arrive late, as the reference has them or the other way round."""
     X, y = rows(np.random.default_rng(7), n_rows)
     subject.model.observe(X, 1 - y if is_turned else y)
     return subject
+
+
+def about(model):
+    """The subject of a page about a model without a history."""
+    return Subject("model", model, History(), [f"x{number}" for number in range(model.n_features_in_)])

@@ -123,7 +123,7 @@ def hold(turn, is_held):
 
 def on_ready(owned, addresses):
     is_held = threading.Event()
-    threading.Thread(target=hold, args=(owned.table_model.turn(), is_held), daemon=True).start()
+    threading.Thread(target=hold, args=(owned.table_model.lock(), is_held), daemon=True).start()
     is_held.wait()
     print("Serving on", addresses[0], flush=True)
 

@@ -104,7 +104,7 @@ def test_the_state_is_what_inspect_prints(forks, model, numbers):
         trust = server.client.get("/v1/trust").json()
     printed = json.loads(forks.run("accous", "inspect", model, "--json").stdout)
     assert state == printed
-    assert state == json.loads(json.dumps(summarize_table_model(load_table_model(model))["state"]))
+    assert state == json.loads(json.dumps(summarize_table_model(load_table_model(model).snapshot())["state"]))
     assert trust["verdict"] == printed["trust"]
     assert trust["inputs"] == {"answer": printed["trust_inputs"], "sentence": printed["sentences"]["inputs"]}
 

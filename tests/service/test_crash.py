@@ -36,7 +36,7 @@ class Alone:
         self.table_model, self._kept = load_table_model(folder), Kept()
         self._executor = Executor(self.table_model, BatchReader(self.table_model, Limits()), self._kept)
 
-    def play(self, path: str, content: dict) -> dict:
+    def run(self, path: str, content: dict) -> dict:
         """Play a round, or count labels; return what the service must have answered."""
         if path == "/v1/labels":
             record = Record("labels", "application/json", json.dumps(content).encode())
@@ -60,7 +60,7 @@ def check(clients, numbers, folder, alone_folder) -> None:
     in_order = sorted(answers, key=lambda key: place_of(sent[key][0], answers[key]))
     alone = Alone(numbers, alone_folder)
     for key in in_order:
-        expected = alone.play(*sent[key])
+        expected = alone.run(*sent[key])
         assert {name: answers[key][name] for name in expected} == expected, key
     rounds = [answers[key]["round"] for key in in_order if sent[key][0] != "/v1/labels"]
     assert rounds == list(range(1, len(rounds) + 1))

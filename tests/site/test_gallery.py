@@ -1,27 +1,19 @@
 """The gallery's pages say what was measured, and its pictures are those of the aggregates that are kept."""
 
-import json
 import re
 
 import numpy as np
 import pytest
 
-from benchmarks import gallery_pictures, site_style
-from benchmarks.gallery import CASES, FOLDER
-from benchmarks.gallery_page import PAGES, fill
-from tests.docs_pages import DOCS, name_of
-
-
-@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=name_of)
-def test_figures_on_the_page_are_those_that_are_kept(page):
-    text = page.read_text(encoding="utf-8")
-    assert "<!-- figures of " in text
-    assert fill(text) == text
+from benchmarks import gallery, pages
+from benchmarks.gallery import CASES
+from benchmarks.gallery import kept_case as kept_of
+from tests.docs_pages import DOCS
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_case_is_whole(name):
-    kept = json.loads((FOLDER / f"{name}.json").read_text())
+    kept = kept_of(name)
     assert len(kept["looks"]) * 500 == kept["rows"]
     assert set(kept["errors"]) == {"fixed", "used", "always adapted", "boosted"}
     for look in kept["looks"]:
@@ -29,13 +21,9 @@ def test_every_case_is_whole(name):
 
 
 def test_one_case_shows_that_adaptation_does_not_help_and_accous_holds_it_back():
-    kept = json.loads((FOLDER / "birdstrikes.json").read_text())
+    kept = kept_of("birdstrikes")
     assert kept["errors"]["always adapted"] > kept["errors"]["fixed"] + 0.02
     assert kept["errors"]["used"] == kept["errors"]["fixed"]
-
-
-def kept_of(name):
-    return json.loads((FOLDER / f"{name}.json").read_text())
 
 
 def percents(looks, model):
@@ -45,7 +33,7 @@ def percents(looks, model):
 
 
 def says(page, sentence):
-    assert sentence in " ".join((PAGES / f"{page}.md").read_text(encoding="utf-8").split())
+    assert sentence in " ".join((DOCS / "gallery" / f"{page}.md").read_text(encoding="utf-8").split())
 
 
 def test_the_page_about_network_traffic_tells_what_was_said_and_what_was_true():
@@ -91,9 +79,9 @@ def test_the_overview_counts_what_the_cases_say():
 
 @pytest.mark.parametrize("cases", [("birdstrikes",), pytest.param(CASES, marks=pytest.mark.slow)], ids=["one", "all"])
 def test_pictures_come_in_pairs_and_are_drawn_from_what_is_kept(cases, tmp_path, monkeypatch):
-    monkeypatch.setattr(site_style, "IMAGES", tmp_path)
-    monkeypatch.setattr(gallery_pictures, "CASES", cases)
-    gallery_pictures.main()
+    monkeypatch.setattr(pages, "IMAGES", tmp_path)
+    monkeypatch.setattr(gallery, "CASES", {name: CASES[name] for name in cases})
+    gallery.draw()
     drawn = sorted(path.name for path in tmp_path.iterdir())
     assert len(drawn) == 2 * len(cases)
     for name in drawn:

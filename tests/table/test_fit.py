@@ -13,7 +13,6 @@ from accous.model.backtest import Backtest
 from accous.table.columns import Choices
 from accous.table.fit import (
     FitJob,
-    FitRequest,
     ReferenceTable,
     Trial,
     choose,
@@ -23,6 +22,7 @@ from accous.table.fit import (
     read_reference,
 )
 from accous.table.model import NAMES, make_estimator
+from accous.table.options import FitOptions
 from accous.table.readers import open_table, with_labels
 
 SPREAD = ("embedding_0", "embedding_1", "embedding_2")
@@ -167,8 +167,8 @@ def test_a_part_of_a_large_reference_decides_and_the_model_has_all_rows(is_order
     # A rule that no line has, in the latest rows only.
     y = np.where(np.arange(600) < 100, generator.random(600) < 0.5, x[:, 0] * x[:, 1] > 0)
     pl.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": y.astype(int)}).write_csv("reference.csv")
-    options = {"label": "y", "estimator": "auto", "is_ordered": is_ordered, "folder": Path("m")}
-    job = FitJob(FitRequest(reference="reference.csv", **options))
+    options = {"label": "y", "estimator": "auto", "ordered": is_ordered, "refit_budget": None, "output": Path("m")}
+    job = FitJob(FitOptions(reference="reference.csv", **options))
     part = job.reference.part(500, seed=0)
     assert len(part.y) == len(part.X) == part.frame.height == 500
     assert np.array_equal(part.frame["a"].cast(pl.Float64), x[100:, 0]) == is_ordered

@@ -84,20 +84,11 @@ def test_an_interruption_leaves_no_trace(model):
         assert np.array_equal(found[name], value, equal_nan=True), name
 
 
-def test_readings_are_those_of_the_model_and_older_formats_are_read(model):
+def test_readings_are_those_of_the_model(model):
     history = record(model, 3)
     assert history.column("effective_sample_size").tolist() == [model.effective_sample_size_] * 3
     assert history.column("risk").tolist() == [model.risk_.adapted] * 3
     assert history.length_weights.sum(axis=1) == pytest.approx(np.ones(3))
-    plain = record(model, 5).to_plain()
-    without_late = {name: value for name, value in plain.items() if not name.endswith("late")}
-    assert History.from_plain(without_late).column("n_late").tolist() == [0.0] * 5
-    # The second format did not know when the risk was read.
-    plain |= {"format": 2, "lasts": plain["lasts"][:, :2], "open_lasts": plain["open_lasts"][:, :2]}
-    history = History.from_plain(plain)
-    assert history.risk_at(np.array([5]))[0, 0] == model.risk_.adapted
-    history.add(model, 1)
-    assert len(history) == 6
 
 
 class Swinging:
@@ -149,27 +140,6 @@ def test_merged_points_are_means_and_the_worst_verdict(model):
     assert history.column("time").tolist() == [2000.0 * point for point in range(1, len(history) + 1)]
 
 
-def test_the_first_format_keeps_its_readings(model):
-    names = ["effective_sample_size", "risk", "risk_low", "risk_high", "risk_fixed", "risk_fixed_low"]
-    names += ["risk_fixed_high", "verdict", "n_out_of_bound", "largest_weight"]
-    readings = np.arange(20.0).reshape(2, 10)
-    readings[1, 1:8] = np.nan
-    readings[0, 7] = 1.0
-    plain = {"stride": 4, "n_rounds": 9, "counts": np.ones((2, 4), dtype=np.int64), "readings": readings}
-    plain |= {"lengths": np.full((2, 32), 0.25), "open": np.array([5, 0, 0, 0])}
-    history = History.from_plain(plain)
-    # There were three verdicts, and "thin" was the second.
-    readings[0, 7] = VERDICTS.index("thin")
-    for number, name in enumerate(names):
-        np.testing.assert_array_equal(history.column(name), readings[:, number])
-    assert history.length_weights.tolist() == plain["lengths"].tolist()
-    assert history.totals()["n_rows"] == 7
-    for _ in range(3):
-        history.add(model, 1)
-    assert len(history) == 3
-    assert history.column("effective_sample_size")[2] == pytest.approx(model.effective_sample_size_)
-
-
 @pytest.mark.parametrize("every", [2, 8, 64])
 def test_one_round_of_each_block_is_chosen_and_all_places_are(every):
     chosen = np.array([number for number in range(1, 200 * every + 1) if is_chosen(number, every)])
@@ -184,7 +154,7 @@ class Drifting(Swinging):
         super().__init__(model, period=100.0)
         self._risk, self.drift_events_ = model.risk_, ()
 
-    def play(self, number: int) -> None:
+    def run(self, number: int) -> None:
         self.number = number
         values = dict.fromkeys(("adapted", "adapted_low", "adapted_high"), number / 1000)
         self.risk_ = replace(self._risk, **values)
@@ -194,7 +164,7 @@ def follow(model: AdaptiveClassifier, n_rounds: int, *, n_scored: int, change: i
     """Return how old the estimate for the rows of each round is, in that round; NaN if there is none."""
     drifting, history, ages = Drifting(model), History(), []
     for number in range(1, n_rounds + 1):
-        drifting.play(number)
+        drifting.run(number)
         if number == change:
             drifting.drift_events_ = (DriftEvent(number, 0.5, ("x0",), None),)
         history.add(drifting, 5, n_scored)
@@ -213,7 +183,7 @@ def test_a_short_stream_has_a_curve_and_a_long_one_few_readings(model):
     """Each of the first 16 rounds, then one of 8 up to round 256, and half as often when the rounds have doubled."""
     drifting, history, read = Drifting(model), History(), []
     for number in range(1, 2049):
-        drifting.play(number)
+        drifting.run(number)
         history.add(drifting, 1, note=lambda at, _: read.append(at))
     per_part = np.histogram(read, bins=np.add([0, 16, 256, 512, 1024, 2048], 0.5))[0]
     assert per_part.tolist() == pytest.approx([16, 30, 16, 16, 16], abs=2)
@@ -228,7 +198,7 @@ def test_after_a_drift_event_labels_get_a_new_estimate(model):
 def test_estimates_from_the_other_side_of_a_drift_event_do_not_count(model):
     drifting, history = Drifting(model), History()
     for number in range(1, 21):
-        drifting.play(number)
+        drifting.run(number)
         history.add(drifting, 5)
     # The risk was read in the first sixteen rounds, at least.
     read = [int(number) for number in history.rounds[~np.isnan(history.column("risk"))] if number <= 20]

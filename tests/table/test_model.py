@@ -18,7 +18,7 @@ from accous.arrays import from_plain, to_plain
 from accous.cli import main
 from accous.diagnostics.drift import SeasonWatch
 from accous.exceptions import CheckpointError, DataError
-from accous.report.words import subject_of_pipeline
+from accous.report.words import report_source
 from accous.table.checks import TimeColumn, find_time_column
 from accous.table.model import TableModel
 from tests.cli.tables import fit_model, make_tables
@@ -315,7 +315,7 @@ def test_seasons_judge_the_changes_of_the_weights_and_not_those_of_single_column
         X = random.normal(size=(5, width))
         X[:, 0] += 2.0 * (number > 60)
         X[:1, 1] += 9.0 * (number > 130)
-        table_model.play_round(X, times=86_400.0 * (number + np.arange(5) / 5))
+        table_model.run_round(X, times=86_400.0 * (number + np.arange(5) / 5))
         shifts = [event.round for event in model.drift_events_ if event.kind == "shift"]
         assert not shifts or table_model.seasons.event_round == shifts[-1]
         kinds_of_the_last |= {event.kind for event in model.drift_events_[-1:] if shifts}
@@ -387,7 +387,7 @@ def test_a_shift_on_top_of_the_cycle_has_moved_and_stays(seasonal, after_a_cycle
     assert raw["z"] < 0.9
     assert model.drift_attribution_["z"] > max(raw["z"], 0.9)
     assert sum(model.drift_attribution_.values()) == pytest.approx(1.0)
-    shares = dict(subject_of_pipeline(model, "m").column_shares())
+    shares = dict(report_source(model.snapshot(), "m").column_shares())
     assert shares == model.drift_attribution_
     assert next(iter(shares)) == "z"
     # The days after it are what the same hours did, and the shift has still moved.

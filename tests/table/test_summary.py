@@ -16,7 +16,7 @@ from accous.diagnostics.coverage import NOTHING_FOUND
 from accous.diagnostics.drift import start_seasons
 from accous.diagnostics.trust import VERDICTS
 from accous.report import figures
-from accous.report.words import judge_in_words, subject_of_pipeline
+from accous.report.words import judge_in_words, report_source
 from accous.service.http import Metrics
 from accous.table.summary import summarize_table_model
 from tests.budgets import rest_slow
@@ -126,7 +126,7 @@ def test_the_command_line_sees_what_steps_see(model: Any, tmp_path: Path, ending
     assert [(each.column, each.kind) for each in found.coverage_.columns] == [("c", "new values")]
     assert repr(found.watch.to_plain()) == repr(by_step.watch.to_plain())
     assert found.drift_events_ == by_step.drift_events_
-    state = summarize_table_model(found)["state"]
+    state = summarize_table_model(found.snapshot())["state"]
     assert state["findings"] == found.coverage_.sentences
     assert 0.0 <= state["share_outside"] <= 0.2
     assert 0.0 <= state["drift_strength"] <= 0.2
@@ -147,7 +147,7 @@ def test_alerts_the_summary_and_the_log_see_what_the_table_sees(model: Any, capl
     found = {alert.alert: alert.value for alert in Alerts(conditions).check(model)}
     last = model.drift_events_[-1].round
     assert found == dict(zip(conditions, ("no", model.trust_.verdict, last), strict=True))
-    assert summarize_table_model(model)["state"]["last_drift_round"] == last
+    assert summarize_table_model(model.snapshot())["state"]["last_drift_round"] == last
     (onset,) = (event.round for event in model.drift_events_ if event.features == ("country",))
     (message,) = (record.getMessage() for record in caplog.records if record.levelname == "INFO")
     assert message.startswith(f"Round {onset}: ")
@@ -161,7 +161,7 @@ def test_a_seasonal_change_raises_no_alert(model: Any) -> None:
     model.seasons = replace(start_seasons(model.model.n_features_in_), seasonal=rounds)
     assert {event.kind for event in model.model.drift_events_} == {"shift"}
     assert Alerts("drift within 60").check(model) == []
-    assert summarize_table_model(model)["state"]["last_drift_round"] == 0
+    assert summarize_table_model(model.snapshot())["state"]["last_drift_round"] == 0
 
 
 # --- a table's own findings decide in every reading: the answers, the estimate and what labels say --------------
@@ -203,7 +203,7 @@ def follow(model: Any, category: str, n_rounds: int = 60) -> None:
 
 
 def advice_of(model: Any) -> str:
-    return " ".join(judge_in_words(subject_of_pipeline(model, "model")).advice)
+    return " ".join(judge_in_words(report_source(model.snapshot(), "model")).advice)
 
 
 def test_a_new_category_in_many_rows_is_not_covered_in_any_reading(numbers: Any) -> None:
@@ -270,7 +270,7 @@ def test_columns_to_drop_and_columns_to_fit_again_are_named(tmp_path: Path) -> N
 def test_metrics_leave_out_what_labels_measured_of_an_earlier_model(numbers: Any) -> None:
     def shown() -> str:
         metrics = Metrics()
-        metrics.take_state(summarize_table_model(numbers)["state"], 0)
+        metrics.take_state(summarize_table_model(numbers.snapshot())["state"], 0)
         lines = metrics.exposition().decode().splitlines()
         return next(line for line in lines if 'measured_error{bound="value"}' in line).rpartition(" ")[2]
 
@@ -284,7 +284,7 @@ def test_the_chart_has_no_line_of_numbers_where_the_reference_has_no_rows(
     numbers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(figures, "is_telling", lambda *_: True)  # however narrow the interval is
-    subject = subject_of_pipeline(numbers, "model")
+    subject = report_source(numbers.snapshot(), "model")
     is_out = subject.history.column("verdict") == VERDICTS.index("no overlap")
     line = next(one for one in figures.error_figure(subject)["series"] if one["kind"] == "line")
     assert is_out.sum() > 5

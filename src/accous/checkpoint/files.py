@@ -342,9 +342,9 @@ def read_manifest(folder: Path) -> Manifest:
         files = {name: StoredFile(**content[name]) for name in ("reference", "state")}
         if not all(is_data_file(stored.name) for stored in files.values()):
             raise ValueError("a file name that accous does not use")
-        # The first folders of this format have no summary.
-        summary = content.get("summary")
-        return Manifest(content["model"], files["reference"], files["state"], content["attached"], summary)
+        return Manifest(
+            content["model"], files["reference"], files["state"], content["attached"], content.get("summary")
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is incomplete ({error}): restore the folder from a copy.") from error
 

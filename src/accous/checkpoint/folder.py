@@ -42,7 +42,7 @@ from accous.checkpoint.files import (
     write_manifest,
 )
 from accous.exceptions import CheckpointError
-from accous.model.estimators import AdaptiveModel
+from accous.model.estimators import AdaptiveEstimator
 from accous.ratio.base import RatioEstimator
 from accous.threads import one_blas_thread
 from accous.validation import require_learned
@@ -131,7 +131,7 @@ def require_foreign(wanted: dict[str, dict[str, str]], given: dict[str, Any]) ->
 
 
 def _is_same(given: dict[str, str], wanted: dict[str, str]) -> bool:
-    """Whether two descriptions agree in what both have; the first folders have no checksum."""
+    """Whether two descriptions agree in what both have: code that cannot be read has no checksum."""
     return all(given[name] == wanted[name] for name in given.keys() & wanted.keys())
 
 
@@ -143,7 +143,7 @@ def name_of(value: Any) -> str:
 # --- Convert models to a description in JSON, the data that fit fixes and the data that rounds change, and back
 
 
-Model = AdaptiveModel | RatioEstimator
+Model = AdaptiveEstimator | RatioEstimator
 
 # The classes that a folder may name, all public; only those that a model uses are imported.
 _CLASSES = (
@@ -159,16 +159,10 @@ _CLASSES = (
     "ULSIF",
 )
 
-# Parameters that models of earlier versions were saved without, and what they did.
-_BEFORE: dict[str, dict[str, Any]] = {
-    "AdaptiveClassifier": {"standardize": False},
-    "OnlineDensityRatio": {"pool": "none"},
-}
-
 
 def require_fitted(model: Model) -> None:
     """Raise a NotFittedError for a model that has not finished a ``fit``."""
-    require_learned(model, "state_" if isinstance(model, AdaptiveModel) else "reference_")
+    require_learned(model, "state_" if isinstance(model, AdaptiveEstimator) else "reference_")
 
 
 # --- class and parameters ---------------------------------------------------------------------------------------
@@ -180,7 +174,7 @@ def describe(model: Any) -> dict[str, Any]:
         return {"class": name_of(model), "$foreign": _describe_foreign_ratio(model)}
     parameters = {name: _parameter_to_json(name, value) for name, value in model.get_params(deep=False).items()}
     description = {"class": name_of(model), "parameters": parameters}
-    if isinstance(model, AdaptiveModel) and hasattr(model, "ratio_"):
+    if isinstance(model, AdaptiveEstimator) and hasattr(model, "ratio_"):
         description["fitted_ratio"] = describe(model.ratio_)
     return description
 
@@ -259,7 +253,7 @@ def _build(description: dict[str, Any], foreign: dict[str, Any]) -> Any:
             f"{cls.__name__} has no parameter {min(unknown)!r} in this version of accous: upgrade accous."
         )
     parameters = {name: _parameter_from_json(name, v, foreign) for name, v in description["parameters"].items()}
-    return cls(**_BEFORE.get(cls.__name__, {}) | parameters)
+    return cls(**parameters)
 
 
 def _parameter_from_json(name: str, value: Any, foreign: dict[str, Any]) -> Any:
@@ -277,7 +271,7 @@ def _parameter_from_json(name: str, value: Any, foreign: dict[str, Any]) -> Any:
 
 def fixed_parts(model: Any) -> tuple[Any, ...]:
     """Return the objects that ``fit`` makes and no round changes."""
-    if isinstance(model, AdaptiveModel):
+    if isinstance(model, AdaptiveEstimator):
         own = (model.reference_, *model.task_.stored.values(), model.base_weight_)
         return (*own, *fixed_parts(model.ratio_))
     return (model.reference_,)
@@ -291,7 +285,7 @@ def fixed_to_plain(model: Any) -> dict[str, Any]:
         "n_features": int(model.n_features_in_),
         "names": None if names is None else array_to_plain(names, "The list of column names"),
     }
-    if isinstance(model, AdaptiveModel):
+    if isinstance(model, AdaptiveEstimator):
         ratio = fixed_to_plain(model.ratio_)
         if is_same_plain(ratio["rows"], plain["rows"]):
             ratio["rows"] = None
@@ -309,7 +303,7 @@ def fixed_to_plain(model: Any) -> dict[str, Any]:
 def state_to_plain(model: Any) -> dict[str, Any]:
     """Return everything that the rounds have changed since ``fit``."""
     plain: dict[str, Any] = {"model": model.state_to_plain()}
-    if isinstance(model, AdaptiveModel):
+    if isinstance(model, AdaptiveEstimator):
         plain["ratio"] = model.ratio_.state_to_plain()
     return plain
 
@@ -319,7 +313,7 @@ def restore(description: dict[str, Any], foreign: dict[str, Any], fixed: dict[st
     model = _build(description, foreign)
     rows = rows_from_plain(fixed["rows"])
     with one_blas_thread():
-        if not isinstance(model, AdaptiveModel):
+        if not isinstance(model, AdaptiveEstimator):
             _restore_ratio(model, rows, fixed, state["model"])
             return model
         ratio, of_ratio = clone(_build(description["fitted_ratio"], foreign)), fixed["ratio"]
@@ -330,7 +324,7 @@ def restore(description: dict[str, Any], foreign: dict[str, Any], fixed: dict[st
         model.restore_task(fixed | classes)
         _require_same_rows(len(model.task_), state["model"])
         model.base_weight_ = fixed["base_weight"]
-        model.verification_from_plain(fixed.get("verification"))
+        model.verification_from_plain(fixed["verification"])
         model.state_from_plain(state["model"], ratio)
     return model
 
@@ -397,14 +391,14 @@ def save_with(
     progress : dict, optional
         What changes with the rounds: nested dicts of arrays, numbers and strings.
     summary : dict, optional
-        What `accous.checkpoint.folder.read_summary` returns, in JSON types; computed from all the rest.
+        What `accous.checkpoint.files.read_summary` returns, in JSON types; computed from all the rest.
     """
     description = describe(model)
     require_fitted(model)
     folder = Path(path)
     try:
         _prepare(folder, is_attached=attached is not None)
-        with model.turn():
+        with model.lock():
             # Together with the state: `extend` changes both.
             reference = _write_reference(model, folder)
             plain = state_to_plain(model)

@@ -7,30 +7,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
 import typer.main
 
-from accous.cli import adapt, backtest, extend, fit, inspect, labels, predict, report, serve, spark
-from accous.cli.demo import demo
-from accous.exceptions import AccousError, ParameterError
-from accous.extras import has_package, require_extra
+from accous.cli import adapt, backtest, demo, extend, fit, inspect, labels, predict, report, serve, spark
+from accous.cli.options import command
+from accous.exceptions import AccousError, MissingExtraError, ParameterError
+from accous.table.options import (
+    AdaptOptions,
+    BacktestOptions,
+    ExtendOptions,
+    FitOptions,
+    LabelsOptions,
+    PredictOptions,
+)
 
 __all__ = ["COMMANDS", "app", "main", "make_app"]
 
 COMMANDS: dict[Callable[..., int], str] = {
-    demo: "Example: accous demo --shift sin --rounds 1000 -o waves.png",
-    backtest.backtest: backtest.EXAMPLES,
-    fit.fit: fit.EXAMPLES,
-    adapt.adapt: adapt.EXAMPLES,
-    predict.predict: predict.EXAMPLES,
-    labels.labels: labels.EXAMPLES,
-    extend.extend: extend.EXAMPLES,
+    command(demo.DemoOptions, demo.demo): demo.EXAMPLES,
+    command(BacktestOptions, backtest.backtest): backtest.EXAMPLES,
+    command(FitOptions, fit.fit): fit.EXAMPLES,
+    command(AdaptOptions, adapt.adapt): adapt.EXAMPLES,
+    command(PredictOptions, predict.predict): predict.EXAMPLES,
+    command(LabelsOptions, labels.labels): labels.EXAMPLES,
+    command(ExtendOptions, extend.extend): extend.EXAMPLES,
     report.report: report.EXAMPLES,
     inspect.inspect: inspect.EXAMPLES,
-    serve.serve: serve.EXAMPLES,
-    spark.spark: spark.EXAMPLES,
+    command(serve.ServeOptions, serve.serve): serve.EXAMPLES,
+    command(spark.SparkOptions, spark.spark): spark.EXAMPLES,
 }
 """The commands, in the order of the help, and what is shown below the help of each."""
 
@@ -57,7 +65,10 @@ def _root(
 
 
 def make_app() -> typer.Typer:
-    """Put the commands together."""
+    """Put the commands together: those of this package, and those that other distributions add.
+
+    Such a distribution names a `typer.Typer` as an entry point of the group ``accous.commands``.
+    """
     made = typer.Typer(
         name="accous",
         help="Keep a deployed classifier accurate while its inputs drift and no labels arrive.",
@@ -66,21 +77,21 @@ def make_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     made.callback(invoke_without_command=True)(_root)
-    for command, examples in COMMANDS.items():
-        made.command(epilog=examples)(command)
-    if has_package("accous_bench"):
-        from accous_bench.commands.bench import bench
-
-        made.add_typer(bench)
-    else:
+    for each, examples in COMMANDS.items():
+        made.command(epilog=examples)(each)
+    added = {entry.name: entry for entry in entry_points(group="accous.commands")}
+    for name, entry in added.items():
+        made.add_typer(entry.load(), name=name)
+    if "bench" not in added:
         made.command("bench", context_settings={"ignore_unknown_options": True})(_missing_bench)
     return made
 
 
 def _missing_bench(_words: Annotated[list[str] | None, typer.Argument(metavar="...")] = None) -> int:
-    """Reproduce the paper's tables and figures (needs the extra ``bench``)."""
-    require_extra("accous_bench", "accous bench")
-    return 0
+    """Reproduce the paper's tables and figures (needs the package accous-bench)."""
+    raise MissingExtraError(
+        "accous bench needs the package accous-bench, which is not installed: pip install accous-bench adds it."
+    )
 
 
 app = make_app()

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from accous.cli.adapt_run import run_adapt
-from accous.cli.locked_model import locked_model
 from accous.cli.options import (
-    AsJson,
-    Encoding,
-    KeptColumns,
-    KeyColumn,
-    ModelFolder,
-    NamedEstimator,
-    OnBadRow,
-    PredictionsFile,
-    Quiet,
-    Rejects,
-    Separator,
-    TableFormat,
-    UnknownCategory,
+    ProgressBar,
+    compile_with_notice,
+    give_up_stdout,
+    locked_model,
     remarks_console,
-    require_between,
-    require_separator,
+    results_console,
+    say,
+    stop_on_signals,
 )
-from accous.cli.stopping import give_up_stdout
-from accous.exceptions import ParameterError
-from accous.parameters import require_choice
+from accous.table.options import AdaptOptions
+from accous.text import count
 
 if TYPE_CHECKING:
-    from accous.table.adapt import SaveRule
+    from rich.console import Console
+
+    from accous.diagnostics.messages import LossScale
+    from accous.table.adapt import AdaptJob
+    from accous.table.runs import Job
 
 __all__ = ["EXAMPLES", "adapt"]
 
@@ -48,68 +44,9 @@ Examples:
 
 `accous adapt model/ stream.npy -o predictions.csv --label stream_labels.npy`
 """
-_ROUNDS, _RUN = "Rounds", "The run"
-_LARGEST_BATCH = 1_000_000
-_Stream = Annotated[
-    str, typer.Argument(metavar="STREAM", help="Unlabelled rows: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
-]
-_BatchSize = Annotated[int, typer.Option("--batch-size", help="Rows in a round.", rich_help_panel=_ROUNDS)]
-_By = Annotated[
-    str | None,
-    typer.Option(
-        "--by", metavar="COL", help="Start a new round when this column changes, such as a date.",
-        rich_help_panel=_ROUNDS,
-    ),
-]  # fmt: skip
-_LearnFirst = Annotated[
-    bool,
-    typer.Option("--learn-first", help="Learn from a batch before predicting it, not after.", rich_help_panel=_ROUNDS),
-]
-_Label = Annotated[
-    str | None,
-    typer.Option("--label", metavar="COL|FILE", help="Labels, as for fit; only for scoring, never learned from."),
-]
-_Follow = Annotated[
-    bool,
-    typer.Option("--follow", help="Wait for more rows at the end of the file; stop with Ctrl-C.", rich_help_panel=_RUN),
-]
-_SaveEvery = Annotated[
-    str,
-    typer.Option(
-        "--save-every", metavar="N|Ns", help="Save every N rounds (1000) or N seconds (30s).", rich_help_panel=_RUN
-    ),
-]
-_New = Annotated[
-    bool,
-    typer.Option("--new", help="Start a new run, and abandon an unfinished one.", rich_help_panel=_RUN),
-]
-_Force = Annotated[bool, typer.Option("--force", help="Replace existing predictions.", rich_help_panel=_RUN)]
 
 
-def adapt(
-    model: ModelFolder,
-    stream: _Stream,
-    output: PredictionsFile = "-",
-    batch_size: _BatchSize = 10,
-    by: _By = None,
-    learn_first: _LearnFirst = False,
-    key: KeyColumn = None,
-    keep: KeptColumns = None,
-    label: _Label = None,
-    follow: _Follow = False,
-    save_every: _SaveEvery = "30s",
-    new: _New = False,
-    force: _Force = False,
-    table_format: TableFormat = None,
-    encoding: Encoding = None,
-    separator: Separator = None,
-    on_bad_row: OnBadRow = "fail",
-    rejects: Rejects = None,
-    unknown_category: UnknownCategory = "use",
-    estimator: NamedEstimator = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> int:
+def adapt(options: AdaptOptions) -> int:
     """Predict a stream batch by batch, and learn from each batch how the inputs drift.
 
     The output has the line of each row or your key, the columns that you keep, the round, the predicted class, the
@@ -117,51 +54,147 @@ def adapt(
     command is stopped or killed, run it again and it continues exactly where it was. If the file has grown since, run
     it again and it appends.
     """
-    require_between("--batch-size", batch_size, 1, _LARGEST_BATCH)
-    require_choice("--on-bad-row", on_bad_row, ("fail", "skip"))
-    require_choice("--unknown-category", unknown_category, ("use", "bad"))
-    if as_json and output == "-":
-        raise ParameterError("--json and the predictions both go to stdout: give the predictions a file with -o.")
-    from accous.table.adapt import AdaptRequest
-
-    request = AdaptRequest(
-        model=model,
-        estimator=estimator,
-        stream=stream,
-        output=output,
-        batch_size=batch_size,
-        by=by,
-        learns_first=learn_first,
-        key=key,
-        keep=keep or [],
-        label=label,
-        follows=follow,
-        is_new=new,
-        overwrites=force,
-        table_format=table_format,
-        encoding=encoding,
-        separator=require_separator(separator),
-        skips_bad=on_bad_row == "skip",
-        rejects=rejects,
-        accepts_unknown=unknown_category == "use",
-    )
-    remarks = remarks_console(quiet=quiet)
     try:
-        with locked_model(model, "accous adapt"):
-            return run_adapt(request, _save_rule(save_every), remarks, as_json=as_json)
+        with locked_model(options.model, "accous adapt"):
+            return _run(options, remarks_console(quiet=options.quiet))
     except BrokenPipeError:
         return give_up_stdout()
 
 
-def _save_rule(text: str) -> SaveRule:
-    from accous.table.adapt import SaveRule
+def _run(options: AdaptOptions, remarks: Console) -> int:
+    from accous.table.adapt import AdaptJob
+    from accous.table.summary import summarize_run
 
-    try:
-        rule = SaveRule(seconds=float(text[:-1])) if text.endswith("s") else SaveRule(rounds=int(text))
-    except ValueError:
-        rule = SaveRule(rounds=0)
-    if (rule.rounds is not None and rule.rounds < 1) or not rule.seconds > 0:
-        raise ParameterError(
-            f"--save-every must be a number of rounds such as 1000 or of seconds such as 30s, got {text!r}."
+    job = AdaptJob(options)
+    compile_with_notice(remarks)
+    if not job.begin():
+        remarks.print(f"Nothing to do: {options.output} is finished. New rows need another output file.", markup=False)
+        if options.as_json:
+            typer.echo(json.dumps(summarize_run(job.table_model.snapshot()), indent=2))
+        return 0
+    say(remarks, *_first_remarks(job))
+    has_end = job.table.share_read() is not None
+    with stop_on_signals() as request_to_stop, ProgressBar(remarks, "Reading", has_end=has_end) as bar:
+        is_finished = job.follow(should_stop=request_to_stop, on_round=_progress(job, bar))
+    if is_finished and job.record.n_rows == job.n_rows_before:
+        _remark_on_nothing(job, remarks)
+    numbers = summarize_run(job.table_model.snapshot())
+    if options.as_json:
+        typer.echo(json.dumps(numbers, indent=2))
+    else:
+        _print_summary(job, numbers, remarks, is_finished=is_finished)
+    return 0 if is_finished else request_to_stop.exit_code
+
+
+def _progress(job: AdaptJob, bar: ProgressBar) -> Callable[[Job], None]:
+    """Return what shows rounds, rows per second, and errors if there are labels."""
+    scale, start_time, start_rows = _scale(job), time.monotonic(), job.n_rows_before
+
+    def show(record: Job) -> None:
+        if not bar.is_due():
+            return
+        rate = (record.n_rows - start_rows) / max(time.monotonic() - start_time, 1e-9)
+        text = f"round {record.n_rounds:,}, {count(record.n_rows, 'row')}, {rate:,.0f} rows per second"
+        if record.n_scored:
+            fixed, ours = (scale.shown(each / record.n_scored) for each in (record.n_wrong_fixed, record.n_wrong))
+            text += f"; {scale.name} of the fixed model {fixed}, of accous {ours}"
+        bar.show(job.table.share_read() or 0.0, text)
+
+    return show
+
+
+def _first_remarks(job: AdaptJob) -> Iterator[str]:
+    """Yield what the reader should know before the run goes on."""
+    if job.doubt is not None:
+        yield job.doubt
+    if job.abandoned is not None:
+        yield f"The unfinished run on {job.abandoned} is abandoned: it was stopped before it saved a round."
+    if job.is_reference:
+        text = (
+            f"{job.options.stream} is the file that the model was fitted on: its rows are not new to the model, so what"
         )
-    return rule
+        yield f"{text} it says about them does not hold for a stream."
+    if job.followed_before is not None:
+        text = f"An earlier run, which wrote {job.followed_before}, followed this stream: the model learns it again."
+        yield f"{text} To only predict, use accous predict."
+    if job.n_rows_before:
+        yield f"Resuming after row {job.n_rows_before:,} ({job.table.unit} {job.record.position.line:,})."
+
+
+def _remark_on_nothing(job: AdaptJob, remarks: Console) -> None:
+    """Say why no row was predicted, unless bad rows tell it."""
+    if job.n_rows_before:
+        remarks.print(f"Nothing new in {job.table.name}.", markup=False)
+    elif not job.record.n_rejected:
+        remarks.print(f"{job.table.name} has no rows: nothing was predicted.", markup=False)
+
+
+def _scale(job: AdaptJob) -> LossScale:
+    """Return how errors are written."""
+    from accous.diagnostics.messages import LossScale
+
+    return LossScale(job.table_model.model.task_.loss_name)
+
+
+def _who_predicts(job: AdaptJob, numbers: dict[str, Any]) -> str:
+    """Say how many rows carry the weight, or that it does not count because the fixed model predicts now."""
+    from accous.model.watching import MAX_ROUNDS
+
+    state = job.table_model.model.state_
+    if state.fallback.veto.is_held:
+        n_rounds = min(numbers["rounds"], MAX_ROUNDS)  # the log keeps no more
+        share = state.rounds.share_adapted(n_rounds) if n_rounds else 0.0
+        other = _share_adapted(share, n_rounds, numbers["rounds"])
+        return f"The fixed model, which weighs all reference rows alike, predicts now{other}."
+    n_effective, n_reference = numbers["effective_sample_size"], numbers["reference_rows"]
+    return f"{n_effective:,.0f} of {n_reference:,} reference rows carry the weight."
+
+
+def _share_adapted(share: float, n_counted: int, n_rounds: int) -> str:
+    """Say in how many rounds the adapted model predicted; nothing if in none."""
+    if not share:
+        return ""
+    which = "rounds" if n_counted == n_rounds else f"last {n_counted:,} rounds"
+    part = f"{share:.0%}" if share >= 0.005 else "less than 1%"
+    return f"; the adapted model predicted {part} of the {which}"
+
+
+def _print_summary(job: AdaptJob, numbers: dict[str, Any], remarks: Console, *, is_finished: bool) -> None:
+    record, output = job.record, job.options.output
+    console = remarks if output == "-" else results_console()
+    state = "" if is_finished else "Stopped and saved; run the same command again to continue. "
+    where = "" if output == "-" else f" in {output}"
+    text = f"{state}{count(record.n_rows, 'row')} in {count(record.n_rounds, 'round')}{where}."
+    if record.n_scored:
+        scale = _scale(job)
+        fixed, ours = scale.shown(numbers["error_fixed"]), scale.shown(numbers["error"])
+        text += f" {scale.name.capitalize()} of the fixed model {fixed}, of accous {ours}"
+        text += f" ({count(record.n_scored, 'labelled row')})."
+    else:
+        text += f" {_who_predicts(job, numbers)}"
+    say(console, text)
+    say(remarks, *_remarks(job))
+
+
+def _remarks(job: AdaptJob) -> Iterator[str]:
+    """Yield what the reader should know about the rows that were read."""
+    record, model = job.record, job.table_model
+    if record.n_rejected:
+        where = "" if job.rejects_path is None else f", in {job.rejects_path}"
+        yield f"{count(record.n_rejected, 'bad row')} set aside{where}."
+    measured = model.measured_ if record.n_scored else None
+    if measured is not None and measured.unseen_classes:
+        names = ", ".join(f"{name} ({n_rows:,})" for name, n_rows in measured.unseen_classes.items())
+        yield f"Labels that the reference does not have count as errors: {names}."
+    if job.repeated_key is not None:
+        yield f"Several rows have {job.options.key} = {job.repeated_key}: late labels cannot be joined by this key."
+    doubt = model.intervals_in_words() if record.n_rounds else ""
+    if doubt:
+        yield doubt
+    backwards = model.backwards_in_words(record.n_rounds)
+    if backwards:
+        yield backwards
+    if record.n_unknown:
+        from accous.table.runs import unknown_in_words
+
+        yield unknown_in_words(record.n_unknown, record.unknown_in)

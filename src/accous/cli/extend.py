@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from accous.cli.locked_model import locked_model
-from accous.cli.options import (
-    AsJson,
-    EarlierPredictions,
-    Encoding,
-    ModelFolder,
-    NamedEstimator,
-    OnBadRow,
-    Ordered,
-    Quiet,
-    Rejects,
-    Separator,
-    TableFormat,
-    print_backtest,
-    remarks_console,
-    require_between,
-    require_separator,
-)
-from accous.parameters import require_choice
+from accous.cli.options import compile_with_notice, locked_model, print_backtest, remarks_console, say
+from accous.table.options import ExtendOptions
 from accous.text import count
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.table.extend import ExtendJob, RowsJoined
+    from accous.table.labels import ExtendJob, RowsJoined
 
 __all__ = ["EXAMPLES", "extend"]
 
@@ -46,51 +29,9 @@ Examples:
 
 `accous extend model/ labelled.parquet --max-reference 2000 --json`
 """
-_LARGEST_REFERENCE = 100_000_000
-_Rows = Annotated[
-    str,
-    typer.Argument(
-        metavar="LABELLED", help="Labelled rows, or late labels of rows that a run has predicted; - is stdin."
-    ),
-]
-_Label = Annotated[
-    str | None,
-    typer.Option("--label", metavar="COL|FILE", help="Labels, as for fit. Default: named as in the reference."),
-]
-_Key = Annotated[
-    str | None,
-    typer.Option("--key", metavar="COL", help="Column that names a row: a row joins once. Default: its line does."),
-]
-_MaxReference = Annotated[
-    int | None,
-    typer.Option(
-        "--max-reference", metavar="N", help="Most rows of the reference. Default: twice those that fit was given."
-    ),
-]
-_DropRows = Annotated[
-    str,
-    typer.Option("--drop-rows", metavar="oldest|least-weight", help="Which rows leave if there are more than that."),
-]
 
 
-def extend(
-    model: ModelFolder,
-    rows: _Rows,
-    label: _Label = None,
-    key: _Key = None,
-    predictions: EarlierPredictions = None,
-    max_reference: _MaxReference = None,
-    drop_rows: _DropRows = "oldest",
-    ordered: Ordered = None,
-    table_format: TableFormat = None,
-    encoding: Encoding = None,
-    separator: Separator = None,
-    on_bad_row: OnBadRow = "fail",
-    rejects: Rejects = None,
-    estimator: NamedEstimator = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> int:
+def extend(options: ExtendOptions) -> int:
     """Add labelled rows to the reference, and fit again; what the rounds have learned goes on.
 
     Give a table that has the columns of the model and the labels, or late labels alone: their rows are then read again
@@ -98,36 +39,15 @@ def extend(
     the model has seen the labels. A row joins once, also if you give it again. A reference with an order in time is
     replayed again.
     """
-    require_choice("--on-bad-row", on_bad_row, ("fail", "skip"))
-    require_choice("--drop-rows", drop_rows, ("oldest", "least-weight"))
-    if max_reference is not None:
-        require_between("--max-reference", max_reference, 2, _LARGEST_REFERENCE)
-    from accous.cli.compiling import compile_with_notice
-    from accous.table.extend import ExtendJob, ExtendRequest
+    from accous.table.labels import ExtendJob
 
-    request = ExtendRequest(
-        model=model,
-        estimator=estimator,
-        rows=rows,
-        label=label,
-        key=key,
-        predictions=predictions,
-        is_ordered=ordered,
-        max_reference=max_reference,
-        drop=drop_rows.replace("-", " "),
-        table_format=table_format,
-        encoding=encoding,
-        separator=require_separator(separator),
-        skips_bad=on_bad_row == "skip",
-        rejects=rejects,
-    )
-    remarks = remarks_console(quiet=quiet)
+    remarks = remarks_console(quiet=options.quiet)
     compile_with_notice(remarks)
-    with locked_model(model, "accous extend"), remarks.status("Reading the rows and fitting again"):
-        job = ExtendJob(request)
+    with locked_model(options.model, "accous extend"), remarks.status("Reading the rows and fitting again"):
+        job = ExtendJob(options)
         joined = job.run()
-    _remark(joined, rejects, remarks)
-    if as_json:
+    _remark(joined, options.rejects, remarks)
+    if options.as_json:
         typer.echo(json.dumps(job.summary(joined), indent=2, allow_nan=False))
     elif joined.n_joined:
         _print(job, joined)
@@ -146,8 +66,7 @@ def _remark(joined: RowsJoined, rejects: str | None, remarks: Console) -> None:
     if joined.bad_rows:
         where = "" if rejects is None else f", in {rejects}"
         texts.append(f"{count(len(joined.bad_rows), 'bad row')} set aside{where}.")
-    for text in texts:
-        remarks.print(text, markup=False, soft_wrap=True)
+    say(remarks, *texts)
 
 
 def _known_rows(joined: RowsJoined) -> list[str]:
@@ -181,6 +100,6 @@ def _print(job: ExtendJob, joined: RowsJoined) -> None:
     if joined.new_classes:
         text += f" New classes: {', '.join(joined.new_classes)}."
     typer.echo(text)
-    is_ordered = model.time_order_ is not None
+    is_ordered = model.verification_.order is not None
     reason = model.unverified_ or ("" if is_ordered else "The reference has no order in time.")
     print_backtest(model.backtest_, reason, is_ordered=is_ordered)

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from accous.cli.fit_run import run_fit
 from accous.cli.options import (
-    LARGEST_SEED,
-    AsJson,
-    Categorical,
-    Drop,
-    Encoding,
-    Force,
-    KeepAsFeature,
-    Label,
-    OnBadRow,
-    Ordered,
-    Quiet,
-    ReferenceFile,
-    Rejects,
-    Separator,
-    TableFormat,
-    Task,
-    Time,
+    columns_table,
+    compile_with_notice,
+    print_backtest,
     remarks_console,
-    require_between,
-    require_separator,
-    require_task,
+    results_console,
+    say,
 )
-from accous.parameters import require_choice
+from accous.table.options import FitOptions
+from accous.text import count
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from accous.diagnostics.messages import LossScale
+    from accous.table.fit import FitJob, ReferenceTable
 
 __all__ = ["EXAMPLES", "fit"]
 
@@ -48,128 +40,186 @@ Examples:
 
 `accous fit trips.csv --target minutes -o model/`
 """
-_MODEL = "The model"
-_Folder = Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="The model's folder.")]
-_Ratio = Annotated[
-    str,
-    typer.Option(
-        "--ratio", metavar="accous|ulsif|kliep|kmm|lr|olre|none",
-        help="How to estimate the drift; none never adapts.", rich_help_panel=_MODEL,
-    ),
-]  # fmt: skip
-_FeatureMap = Annotated[
-    str | None,
-    typer.Option(
-        "--feature-map", metavar="NAME", help="Feature map of the ratio, such as rbf.",
-        rich_help_panel=_MODEL,
-    ),
-]  # fmt: skip
-_Loss = Annotated[
-    str | None,
-    typer.Option(
-        "--loss", metavar="NAME",
-        help="Loss of the ratio (accous and olre), such as kl; a wrong name is answered with all.",
-        rich_help_panel=_MODEL,
-    ),
-]  # fmt: skip
-_MaxRatio = Annotated[
-    float | None, typer.Option("--max-ratio", help="Upper bound of the ratios; 100.", rich_help_panel=_MODEL)
-]
-_Estimator = Annotated[
-    str,
-    typer.Option(
-        "--estimator", metavar="auto|linear|boosting|forest|MODULE:NAME",
-        help="What predicts; auto compares linear and boosting. MODULE:NAME: your function that makes a classifier.",
-        rich_help_panel=_MODEL,
-    ),
-]  # fmt: skip
-_C = Annotated[float, typer.Option("--C", help="Inverse regularization strength of linear.", rich_help_panel=_MODEL)]
-_Alpha = Annotated[
-    float, typer.Option("--alpha", help="Penalty of the linear regression of numbers.", rich_help_panel=_MODEL)
-]
-_RefitBudget = Annotated[
-    float,
-    typer.Option(
-        "--refit-budget", metavar="SHARE", help="Largest share of the time for refits of forest or MODULE:NAME.",
-        rich_help_panel=_MODEL,
-    ),
-]  # fmt: skip
-_Caution = Annotated[
-    str,
-    typer.Option(
-        "--caution", metavar="high|normal|low",
-        help="How much evidence adaptation needs: high needs a backtest, low only that it is not clearly worse.",
-        rich_help_panel=_MODEL,
-    ),
-]  # fmt: skip
-_Seed = Annotated[int, typer.Option("--seed", help="Random seed.", rich_help_panel=_MODEL)]
+_MOST_REMARKS = 12
 
 
-def fit(
-    reference: ReferenceFile,
-    label: Label,
-    output: _Folder,
-    task: Task = None,
-    drop: Drop = None,
-    categorical: Categorical = None,
-    time: Time = None,
-    ordered: Ordered = None,
-    keep_as_feature: KeepAsFeature = None,
-    estimator: _Estimator = "auto",
-    ratio: _Ratio = "accous",
-    feature_map: _FeatureMap = None,
-    loss: _Loss = None,
-    max_ratio: _MaxRatio = None,
-    C: _C = 1.0,
-    alpha: _Alpha = 1.0,
-    refit_budget: _RefitBudget = 0.2,
-    caution: _Caution = "normal",
-    seed: _Seed = 0,
-    table_format: TableFormat = None,
-    encoding: Encoding = None,
-    separator: Separator = None,
-    on_bad_row: OnBadRow = "fail",
-    rejects: Rejects = None,
-    force: Force = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> int:
+def fit(options: FitOptions) -> int:
     """Fit a model on a labelled reference table: a classifier, or a regressor if the label is a number.
 
     Missing numbers are filled in and numbers are scaled, each category level becomes a feature, and dates become
     positions in the year, the week and the day. A table shows what is done with each column, and all of it is saved
     with the model. A date column also gives the rows their order in time, unless you name a column with --time.
     """
-    require_between("--seed", seed, 0, LARGEST_SEED)
-    require_choice("--on-bad-row", on_bad_row, ("fail", "skip"))
-    require_choice("--caution", caution, ("high", "normal", "low"))
-    from accous.table.fit import FitRequest
+    from accous.table.fit import FitJob
 
-    request = FitRequest(
-        reference=reference,
-        label=label,
-        folder=output,
-        task=require_task(task),
-        drop=drop or [],
-        categorical=categorical or [],
-        time=time,
-        is_ordered=ordered,
-        keep_as_feature=keep_as_feature or [],
-        estimator=estimator,
-        ratio=ratio,
-        feature_map=feature_map,
-        loss=loss,
-        max_ratio=max_ratio,
-        C=C,
-        alpha=alpha,
-        refit_budget=refit_budget,
-        caution=caution,
-        seed=seed,
-        table_format=table_format,
-        encoding=encoding,
-        separator=require_separator(separator),
-        skips_bad=on_bad_row == "skip",
-        rejects=rejects,
-        overwrites=force,
+    remarks = remarks_console(quiet=options.quiet)
+    job = FitJob(options)
+    _remark_on_bad_rows(job, remarks)
+    compile_with_notice(remarks)
+    _remark_on_classes(job, remarks)
+    with remarks.status("Comparing predictors on the reference"):
+        job.choose_estimator()
+    with remarks.status("Fitting, and replaying the reference" if job.is_ordered else "Fitting"):
+        table_model = job.fit_and_save()
+    settings, found = table_model.settings, table_model.model.backtest_
+    _print_remarks(job, remarks)
+    if options.as_json:
+        record = _record(job, settings) | {"backtest": None if found is None else found.summary()}
+        typer.echo(json.dumps(record, indent=2))
+        return 0
+    _print_reference(job.reference, settings)
+    _print_choice(job)
+    print_backtest(found, is_ordered=job.is_ordered)
+    if n_rounds := table_model.model.rounds_between_refits_:
+        budget = f"--refit-budget {options.refit_budget:g}"
+        say(remarks, f"Refits: at most one in {count(n_rounds, 'round')}, which keeps them to {budget}.")
+    where = options.output
+    say(remarks, f"Model: {where}. Next: accous adapt {where} STREAM -o predictions.csv")
+    return 0
+
+
+def _print_choice(job: FitJob) -> None:
+    """Print what the predictors did on the reference, and which one was taken, if it was left open."""
+    choice = job.choice
+    if choice is None:
+        return
+    from rich.table import Table
+
+    from accous.diagnostics.messages import ERROR, LossScale
+
+    console = results_console()
+    if choice.trials:
+        scale = LossScale("absolute" if job.reference.task.kind == "regressor" else ERROR)
+        table = Table()
+        measured = f"{scale.name} {'in blocks of time' if job.is_ordered else 'cross-validated'}"
+        # The two are measured apart, on other rows: their sum is the error of nothing.
+        gains = ("adaptation in the backtest",) if any(trial.gain is not None for trial in choice.trials) else ()
+        for heading in ("predictor", measured, *gains):
+            table.add_column(heading, justify="left" if heading == "predictor" else "right")
+        for trial in choice.trials:
+            error = "-" if trial.error is None else scale.shown(trial.error)
+            table.add_row(trial.name, error, *(_signed(trial.gain, scale) for _ in gains))
+        console.print(table)
+    say(console, f"Predictor: {choice.name}. {choice.reason} Another: --estimator NAME.")
+
+
+def _signed(gain: float | None, scale: LossScale) -> str:
+    """Return by how much an error changes."""
+    if gain is None:
+        return "-"
+    size = scale.difference(abs(gain))
+    is_zero = not any(digit in size for digit in "123456789")
+    return size if is_zero else f"{'-' if gain < 0.0 else '+'}{size}"
+
+
+def _remark_on_bad_rows(job: FitJob, remarks: Console) -> None:
+    bad_rows, rejects = job.reference.bad_rows, job.options.rejects
+    if not bad_rows:
+        return
+    where = "" if rejects is None else f", in {rejects}"
+    first = bad_rows[0]
+    remarks.print(
+        f"{count(len(bad_rows), 'bad row')} set aside{where}; the first: {job.unit} {first.line}, {first.reason}.",
+        markup=False,
     )
-    return run_fit(request, remarks_console(quiet=quiet), as_json=as_json)
+
+
+def _print_remarks(job: FitJob, remarks: Console) -> None:
+    found = job.remarks
+    say(remarks, *(remark.text for remark in found[:_MOST_REMARKS]))
+    if len(found) > _MOST_REMARKS:
+        remarks.print(f"{len(found) - _MOST_REMARKS} more remarks: accous fit --json lists all.")
+
+
+def _remark_on_classes(job: FitJob, remarks: Console) -> None:
+    """Say if there are nearly as many classes as rows."""
+    if job.reference.task.kind == "regressor":
+        return
+    n_rows, n_classes = len(job.reference.y), len(set(job.reference.y.tolist()))
+    if n_classes > 0.5 * n_rows:
+        say(
+            remarks,
+            f"The label {job.label!r} has {n_classes} different values in {n_rows} rows: if it is a number rather "
+            "than a class, say --task regression.",
+        )
+
+
+def _record(job: FitJob, settings: dict[str, Any]) -> dict[str, Any]:
+    reference = job.reference
+    plans = reference.encoder.plans
+    return {
+        "model": str(job.options.output),
+        "rows": len(reference.y),
+        "rejected": len(reference.bad_rows),
+        "features": len(reference.encoder.feature_names),
+        **_record_of_labels(reference, settings),
+        "estimator": settings["estimator"],
+        "choice": settings["choice"],
+        "order": settings["order"],
+        "remarks": [remark.to_json() for remark in job.remarks],
+        "columns": [{"column": plan.name, "kind": plan.kind, "what": plan.summary()} for plan in plans],
+    }
+
+
+def _ends(reference: ReferenceTable) -> tuple[float, float, float]:
+    """Return the lowest, the median and the highest number."""
+    from statistics import median
+
+    y = reference.y.tolist()
+    return min(y), median(y), max(y)
+
+
+def _record_of_labels(reference: ReferenceTable, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return what the labels are, and how well they are predicted on the reference."""
+    if reference.task.kind == "regressor":
+        ends = dict(zip(("lowest", "median", "highest"), _ends(reference), strict=True))
+        names = ("task", "error", "error_of_median", "error_of_constant")
+        return {name: settings[name] for name in names} | {"label": ends}
+    return {
+        "classes": {str(label): count for label, count in sorted(Counter(reference.y.tolist()).items())},
+        "accuracy": settings["accuracy"],
+        "largest_class": settings["largest_class"],
+        "error_of_constant": settings["error_of_constant"],
+    }
+
+
+def _print_reference(reference: ReferenceTable, settings: dict[str, Any]) -> None:
+    from accous.table.columns import shown_lines
+
+    console = results_console()
+    console.print(columns_table(shown_lines(reference.encoder.plans)))
+    if reference.task.kind == "regressor":
+        _print_numbers(reference, settings, console)
+        return
+    n_rows, n_features = len(reference.y), len(reference.encoder.feature_names)
+    classes = sorted(Counter(reference.y.tolist()).items())
+    shares = ", ".join(f"{label} {n_of_class / n_rows:.1%}" for label, n_of_class in classes[:8])
+    more = f" and {len(classes) - 8} more" if len(classes) > 8 else ""
+    console.print(
+        f"{count(n_rows, 'row')}, {count(n_features, 'feature')}, {len(classes)} classes: {shares}{more}.", markup=False
+    )
+    _print_score(reference, settings, "most frequent class", console)
+
+
+def _print_numbers(reference: ReferenceTable, settings: dict[str, Any], console: Console) -> None:
+    y, n_features = reference.y, len(reference.encoder.feature_names)
+    low, median, high = (f"{each:.4g}" for each in _ends(reference))
+    console.print(
+        f"{count(len(y), 'row')}, {count(n_features, 'feature')}, numbers from {low} to {high}, median {median}.",
+        markup=False,
+    )
+    _print_score(reference, settings, "median", console)
+
+
+def _print_score(reference: ReferenceTable, settings: dict[str, Any], constant: str, console: Console) -> None:
+    """Print how well held-out rows were predicted, how they were held out, and what a constant does on them."""
+    from accous.table.summary import TOO_FEW_ROWS, held_out_in_words, no_better_in_words, reference_error, scale_of
+
+    error, scale, of_constant = reference_error(settings), scale_of(settings), settings["error_of_constant"]
+    how = held_out_in_words(is_ordered=reference.order.is_known)
+    found = TOO_FEW_ROWS if error is None else scale.shown(error)
+    text = f"{scale.name.capitalize()} on the reference, {how}: {found} (always the {constant}"
+    of_which = " of those rows" if reference.order.is_known else ""
+    console.print(f"{text}{of_which}: {scale.shown(of_constant)}).", soft_wrap=True)
+    if no_better := no_better_in_words(settings):
+        console.print(no_better, soft_wrap=True)

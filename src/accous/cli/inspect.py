@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accous.cli.options import AsJson, ModelFolder, NamedEstimator, Quiet, results_console
+from accous.cli.options import columns_table, results_console
 from accous.exceptions import ParameterError
+from accous.table.options import AsJson, ModelFolder, NamedEstimator, Quiet
 from accous.text import count
 
 if TYPE_CHECKING:
@@ -98,15 +99,13 @@ def _summary(model: Path, estimator: str | None) -> dict[str, Any]:
         from accous.table.model import load_table_model
         from accous.table.summary import summarize_table_model
 
-        summary = summarize_table_model(load_table_model(model, estimator))
+        summary = summarize_table_model(load_table_model(model, estimator).snapshot())
     return summary
 
 
 def _print(summary: dict[str, Any], *, is_brief: bool) -> None:
     from rich.table import Table
     from rich.text import Text
-
-    from accous.cli.columns_table import columns_table
 
     console = results_console()
     table = Table(show_header=False, title="State")

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from accous.cli.locked_model import locked_model
-from accous.cli.options import (
-    AsJson,
-    EarlierPredictions,
-    Encoding,
-    ModelFolder,
-    NamedEstimator,
-    Quiet,
-    Separator,
-    TableFormat,
-    remarks_console,
-    require_separator,
-)
+from accous.cli.options import locked_model, remarks_console, say
+from accous.table.options import LabelsOptions
 from accous.text import count
 
 if TYPE_CHECKING:
@@ -40,69 +29,29 @@ Examples:
 `accous labels model/ labels.csv --key id --predictions yesterday.csv`
 """
 _NO_ROWS = {True: "The stream cannot be read again", False: "The model does not remember the run of these predictions"}
-_Labels = Annotated[
-    str, typer.Argument(metavar="LABELS", help="Late labels: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
-]
-_Key = Annotated[
-    str | None,
-    typer.Option(
-        "--key",
-        metavar="COL",
-        help="Column that names the row, in the labels and in the predictions. Default: the key of the run, or line, "
-        "if the labels have it; otherwise by position.",
-    ),
-]
-_Label = Annotated[
-    str | None,
-    typer.Option("--label", metavar="COL", help="Column of the labels. Default: named as in the reference."),
-]
 
 
-def labels(
-    model: ModelFolder,
-    labels: _Labels,
-    key: _Key = None,
-    label: _Label = None,
-    predictions: EarlierPredictions = None,
-    table_format: TableFormat = None,
-    encoding: Encoding = None,
-    separator: Separator = None,
-    estimator: NamedEstimator = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> int:
+def labels(options: LabelsOptions) -> int:
     """Measure the error with labels that arrived late, and compare it with the estimate.
 
     Each label is compared with the prediction of the time, found by key, line or position. A label counts once,
     also if you give it again. The model does not learn from it.
     """
-    from accous.table.labels import LabelJob, LabelRequest
+    from accous.table.labels import LabelJob
 
-    request = LabelRequest(
-        model=model,
-        estimator=estimator,
-        labels=labels,
-        key=key,
-        label=label,
-        predictions=predictions,
-        table_format=table_format,
-        encoding=encoding,
-        separator=require_separator(separator),
-    )
-    remarks = remarks_console(quiet=quiet)
-    with locked_model(model, "accous labels"), remarks.status("Joining the labels with the predictions"):
-        job = LabelJob(request)
+    remarks = remarks_console(quiet=options.quiet)
+    with locked_model(options.model, "accous labels"), remarks.status("Joining the labels with the predictions"):
+        job = LabelJob(options)
         counted = job.run()
     _remark(counted, remarks)
-    if as_json:
-        typer.echo(json.dumps(job.summary(counted), indent=2, allow_nan=False))
-        return 0
     measured = job.table_model.measured_
-    if measured is None:
+    if options.as_json:
+        typer.echo(json.dumps(job.summary(counted), indent=2, allow_nan=False))
+    elif measured is None:
         typer.echo("Nothing is measured yet: no label is about a prediction of the present model.")
-        return 0
-    for line in filter(None, [*_lines(measured), measured.intervals.sentence]):
-        typer.echo(line)
+    else:
+        for line in filter(None, [*_lines(measured), measured.intervals.sentence]):
+            typer.echo(line)
     return 0
 
 
@@ -132,8 +81,7 @@ def _remark(counted: LabelsCounted, remarks: Console) -> None:
         texts.append(f"{earlier} about predictions from before rows joined the reference: not counted.")
     if counted.n_counted and not counted.has_rows:
         texts.append(f"{_NO_ROWS[counted.is_known_run]}, so P(y | x) is not tested on these rows.")
-    for text in texts:
-        remarks.print(text, markup=False, soft_wrap=True)
+    say(remarks, *texts)
 
 
 def _lines(measured: MeasuredError) -> list[str]:

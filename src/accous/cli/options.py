@@ -1,178 +1,67 @@
-"""What the commands on tables share: options, consoles, checks and lines."""
+"""What the commands share: their options, consoles, the progress bar, signals, and the lock of a model's folder."""
 
 from __future__ import annotations
 
+import inspect
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-import typer
-
-from accous.exceptions import ParameterError
-from accous.parameters import require_choice
+from accous.exceptions import CheckpointError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from accous.model.backtest import Backtest
 
 __all__ = [
-    "LARGEST_SEED",
-    "AsJson",
-    "Categorical",
-    "Drop",
-    "EarlierPredictions",
-    "Encoding",
-    "Force",
-    "KeepAsFeature",
-    "KeptColumns",
-    "KeyColumn",
-    "Label",
-    "ModelFolder",
-    "NamedEstimator",
-    "OnBadRow",
-    "Ordered",
-    "PredictionsFile",
-    "Quiet",
-    "ReferenceFile",
-    "Rejects",
-    "Separator",
-    "TableFormat",
-    "Time",
-    "UnknownCategory",
+    "ProgressBar",
+    "StopRequest",
+    "columns_table",
+    "command",
+    "compile_with_notice",
+    "give_up_stdout",
+    "locked_model",
+    "plain_permissions",
     "print_backtest",
     "remarks_console",
-    "require_between",
-    "require_separator",
+    "require_folder",
     "results_console",
+    "say",
+    "stop_on_signals",
 ]
 
-ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
-PredictionsFile = Annotated[
-    str,
-    typer.Option(
-        "--output", "-o", metavar="PREDICTIONS", help="A .csv, .tsv, .jsonl or .parquet file; - is stdout, as CSV."
-    ),
-]
-EarlierPredictions = Annotated[
-    str | None,
-    typer.Option(
-        "--predictions",
-        metavar="FILE",
-        help="What accous adapt has written. Default: the output of the last run that has predicted rows.",
-    ),
-]
-KeyColumn = Annotated[
-    str | None,
-    typer.Option("--key", metavar="COL", help="Column that identifies a row, copied in place of its line number."),
-]
-KeptColumns = Annotated[
-    list[str] | None, typer.Option("--keep", metavar="COL,...", help="Columns to copy to the predictions.")
-]
-UnknownCategory = Annotated[
-    str,
-    typer.Option(
-        "--unknown-category", metavar="use|bad",
-        help="Use categories that the reference does not have, or treat their rows as bad rows.",
-        rich_help_panel="The table",
-    ),
-]  # fmt: skip
-LARGEST_SEED = 2**32 - 1
+_Options = TypeVar("_Options")
 
-ReferenceFile = Annotated[
-    str, typer.Argument(metavar="REFERENCE", help="Labelled rows: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
-]
-Label = Annotated[
-    str,
-    typer.Option(
-        "--label", "--target", metavar="COL|FILE",
-        help="The label column, or a separate file: labels.npy, labels.csv:COL.",
-    ),
-]  # fmt: skip
-Task = Annotated[
-    str | None,
-    typer.Option(
-        "--task", metavar="classification|regression",
-        help="What the label is. Default: numbers with many different values are predicted as numbers.",
-    ),
-]  # fmt: skip
-Drop = Annotated[
-    list[str] | None,
-    typer.Option("--drop", metavar="COL,...", help="Columns to leave out.", rich_help_panel="The table"),
-]
-Categorical = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--categorical", metavar="COL,...", help="Columns to read as categories even if they look like numbers.",
-        rich_help_panel="The table",
-    ),
-]  # fmt: skip
-Time = Annotated[
-    str | None,
-    typer.Option(
-        "--time", metavar="COL", help="Sort the rows by this column of dates or numbers.",
-        rich_help_panel="The table",
-    ),
-]  # fmt: skip
-Ordered = Annotated[
-    bool | None,
-    typer.Option(
-        "--ordered/--unordered", help="The rows already are in order of time, or have none.", show_default=False,
-        rich_help_panel="The table",
-    ),
-]  # fmt: skip
-KeepAsFeature = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--keep-as-feature", metavar="COL,...", help="Columns to use even if they look like ids, counters or times.",
-        rich_help_panel="The table",
-    ),
-]  # fmt: skip
-TableFormat = Annotated[
-    str | None,
-    typer.Option(
-        "--format", metavar="NAME", help="Format of the table (csv, jsonl, ...), if its name does not tell it.",
-        rich_help_panel="The table",
-    ),
-]  # fmt: skip
-Encoding = Annotated[
-    str | None,
-    typer.Option(
-        "--encoding", metavar="NAME", help="Encoding of a text file, such as latin-1; UTF-8 or UTF-16 if not given.",
-        rich_help_panel="The table",
-    ),
-]  # fmt: skip
-Separator = Annotated[
-    str | None,
-    typer.Option(
-        "--separator", metavar="CHAR", help="Field separator of a CSV file. Default: found in the header.",
-        rich_help_panel="The table",
-    ),
-]  # fmt: skip
-NamedEstimator = Annotated[
-    str | None,
-    typer.Option(
-        "--estimator", metavar="MODULE:NAME",
-        help="Needed if the model was fitted with code of your own: the same name as for fit.",
-        rich_help_panel="The model",
-    ),
-]  # fmt: skip
-OnBadRow = Annotated[
-    str,
-    typer.Option(
-        "--on-bad-row", metavar="fail|skip", help="Stop at a bad row, or set it aside and continue.",
-        rich_help_panel="The table",
-    ),
-]  # fmt: skip
-Rejects = Annotated[
-    str | None,
-    typer.Option(
-        "--rejects", metavar="FILE", help="CSV file for the rows set aside, with line and reason.",
-        rich_help_panel="The table",
-    ),
-]  # fmt: skip
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide the progress bar and remarks.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
+
+def command(options: type[_Options], run: Callable[[_Options], int]) -> Callable[..., int]:
+    """Return a command for typer whose parameters are the fields of a dataclass.
+
+    Parameters
+    ----------
+    options : type
+        A dataclass; its fields are annotated as the parameters of a function for typer.
+    run : callable
+        Takes the options and returns the exit code; the command has its name and its help.
+    """
+
+    def call(**given: Any) -> int:
+        return run(options(**given))
+
+    call.__name__, call.__doc__ = run.__name__, run.__doc__
+    # Typer reads the parameters of a command from its signature.
+    call.__signature__ = inspect.signature(options, eval_str=True)  # type: ignore[attr-defined]
+    return call
+
+
+# --- What is printed
 
 
 def remarks_console(*, quiet: bool) -> Console:
@@ -189,6 +78,25 @@ def results_console() -> Console:
     return Console(highlight=False)
 
 
+def say(console: Console, *texts: str) -> None:
+    """Print texts as they are, each on a line of its own."""
+    for text in texts:
+        console.print(text, markup=False, soft_wrap=True)
+
+
+def columns_table(lines: Sequence[Sequence[str]]) -> Table:
+    """Return the table of what is done with each column, from the lines of ``shown_lines``."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="What is done with each column")
+    for heading in ("column", "read as", "features", "what is done"):
+        table.add_column(heading, justify="right" if heading == "features" else "left")
+    for column, kind, n_features, what in lines:
+        table.add_row(Text(column), kind, n_features, Text(what))
+    return table
+
+
 def print_backtest(found: Backtest | None, reason: str = "", *, is_ordered: bool) -> None:
     """Print what the replay of the reference showed, or why there is none.
 
@@ -200,7 +108,6 @@ def print_backtest(found: Backtest | None, reason: str = "", *, is_ordered: bool
     is_ordered : bool
         Whether the reference has an order in time.
     """
-    console = results_console()
     if found is not None:
         sentences: tuple[str, ...] = (found.sentences[0], found.how, found.sentences[1])
     elif reason:
@@ -210,26 +117,170 @@ def print_backtest(found: Backtest | None, reason: str = "", *, is_ordered: bool
     else:
         hint = "If its rows have one, use --time COL or --ordered."
         sentences = (f"Nothing is verified: the reference has no order in time. {hint}",)
-    for sentence in filter(None, sentences):
-        console.print(sentence, markup=False, soft_wrap=True)
+    say(results_console(), *filter(None, sentences))
 
 
-def require_between(name: str, value: float, low: float, high: float) -> None:
-    """Raise a ParameterError for a number out of range."""
-    if not low <= value <= high:
-        raise ParameterError(f"{name} must be between {low} and {high}, got {value}.")
+class ProgressBar:
+    """A bar on a terminal, nothing elsewhere.
+
+    Parameters
+    ----------
+    console : rich.console.Console
+    text : str
+        What is done, until `show` says more.
+    has_end : bool
+        Whether it is known how much there is to do.
+    """
+
+    def __init__(self, console: Console, text: str, *, has_end: bool = True) -> None:
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), BarColumn(bar_width=24), TextColumn("{task.description}"), TimeElapsedColumn())
+        self._is_shown = console.is_terminal and not console.quiet
+        self._bar = Progress(*columns, console=console, transient=True, disable=not self._is_shown)
+        self._task = self._bar.add_task(text, total=1.0 if has_end else None)
+        self._next_time = 0.0
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, error: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def is_due(self) -> bool:
+        """Whether to show something new: at most ten times per second, and never where there is no bar."""
+        now = time.monotonic()
+        if not self._is_shown or now < self._next_time:
+            return False
+        self._next_time = now + _SECONDS_BETWEEN
+        return True
+
+    def show(self, share: float, text: str | None = None) -> None:
+        """Show the share of the work that is done, and what is done now."""
+        self._bar.update(self._task, completed=share, description=text)
 
 
-def require_task(task: str | None) -> str | None:
-    """Return the task, or raise a ParameterError that names both."""
-    return None if task is None else require_choice("--task", task, ("classification", "regression"))
+_SECONDS_BETWEEN = 0.1
+# Classes, numbers and wide tables have loops of their own, so the notice may come once for each.
+_NOTICE = "Compiling inner loops that this machine uses for the first time: about fifteen seconds"
 
 
-def require_separator(separator: str | None) -> str | None:
-    """Return a separator of one character; a backslash and t stand for a tab."""
-    if separator is None:
-        return None
-    separator = separator.replace("\\t", "\t")
-    if len(separator) != 1 or ord(separator) > 127 or separator in '"\n\r':
-        raise ParameterError(f"--separator must be one character such as ';', got {separator!r}.")
-    return separator
+def compile_with_notice(console: Console) -> None:
+    """Compile all inner loops, which takes seconds, once per machine; the console says so unless a cache has them."""
+    from numba.core.event import Event, Listener, install_listener
+
+    from accous.core.compiled import compile_all
+
+    status, is_terminal = console.status(_NOTICE), console.is_terminal and not console.quiet
+
+    class Notice(Listener):
+        """Shows the notice when the compiler starts for the first time; loading from the cache does not start it."""
+
+        is_shown = False
+
+        def on_start(self, _event: Event) -> None:
+            if self.is_shown:
+                return
+            self.is_shown = True
+            if is_terminal:
+                status.start()
+            else:
+                console.print(f"{_NOTICE}.")
+
+        def on_end(self, _event: Event) -> None:
+            """Leave the notice: the next kernel follows."""
+
+    try:
+        with install_listener("numba:compile", Notice()):
+            compile_all()
+    finally:
+        status.stop()
+
+
+# --- Ctrl-C and SIGTERM: stop after the current round, with everything saved. A reader that left: stop quietly
+
+
+class StopRequest:
+    """Whether a signal has arrived.
+
+    Attributes
+    ----------
+    signal : int or None
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __call__(self) -> bool:
+        """Whether to stop."""
+        return self.signal is not None
+
+    @property
+    def exit_code(self) -> int:
+        """128 plus the number of the signal, as in shells: 130 or 143."""
+        return 128 + (self.signal or 0)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[StopRequest]:
+    """Treat signals as requests; a second one ends the process at once."""
+    request = StopRequest()
+    before: dict[int, Any] = {}
+
+    def take(number: int, _frame: FrameType | None) -> None:
+        request.signal = number
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before[number] = signal.signal(number, take)
+    try:
+        yield request
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def give_up_stdout() -> int:
+    """End quietly with the exit code of SIGPIPE: nobody reads the output any more."""
+    # Python flushes stdout on its way out, and would complain.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
+
+
+# --- The model's folder while a command changes it: one command at a time, and plain words for what can go wrong
+
+
+@contextmanager
+def locked_model(folder: Path, name: str) -> Iterator[None]:
+    """Hold the lock of a model's folder.
+
+    Parameters
+    ----------
+    folder : Path
+    name : str
+        Who holds it, for the message that another command gives.
+    """
+    from accous.checkpoint.files import exclusive_lock
+
+    require_folder(folder)
+    with plain_permissions(folder), exclusive_lock(folder, name):
+        yield
+
+
+@contextmanager
+def plain_permissions(folder: Path) -> Iterator[None]:
+    """Turn an error about permissions into one that says what to do."""
+    try:
+        yield
+    except PermissionError as error:
+        raise CheckpointError(f"Cannot write to {folder} ({error.strerror}): change its permissions") from None
+
+
+def require_folder(model: Path) -> None:
+    """Raise a CheckpointError if there is no such folder, or if it is a file, as when arguments are swapped."""
+    if not model.is_dir():
+        raise CheckpointError(f"{model} is not a folder: make a model with accous fit first")

@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from accous.cli.locked_model import require_folder
 from accous.cli.options import (
-    AsJson,
-    Encoding,
-    Force,
-    KeptColumns,
-    KeyColumn,
-    ModelFolder,
-    NamedEstimator,
-    OnBadRow,
-    PredictionsFile,
-    Quiet,
-    Rejects,
-    Separator,
-    TableFormat,
-    UnknownCategory,
+    compile_with_notice,
+    give_up_stdout,
     remarks_console,
-    require_separator,
+    require_folder,
     results_console,
+    say,
+    stop_on_signals,
 )
-from accous.cli.stopping import give_up_stdout, stop_on_signals
-from accous.exceptions import ParameterError
-from accous.parameters import require_choice
+from accous.table.options import PredictOptions
 from accous.text import count
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.table.adapt import AdaptRequest, PredictJob
+    from accous.table.adapt import PredictJob
 
 __all__ = ["EXAMPLES", "predict"]
 
@@ -48,59 +35,19 @@ Examples:
 
 `cat rows.jsonl | accous predict model/ - --format jsonl > predictions.csv`
 """
-_Rows = Annotated[
-    str, typer.Argument(metavar="ROWS", help="Rows to predict: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
-]
 
 
-def predict(
-    model: ModelFolder,
-    rows: _Rows,
-    output: PredictionsFile = "-",
-    key: KeyColumn = None,
-    keep: KeptColumns = None,
-    force: Force = False,
-    table_format: TableFormat = None,
-    encoding: Encoding = None,
-    separator: Separator = None,
-    on_bad_row: OnBadRow = "fail",
-    rejects: Rejects = None,
-    unknown_category: UnknownCategory = "use",
-    estimator: NamedEstimator = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> int:
+def predict(options: PredictOptions) -> int:
     """Predict rows without learning from them; the model's folder stays as it is.
 
     The output has the columns that accous adapt writes: the line of each row or your key, the columns that you keep,
     the last round that the model has learned from, the predicted class, the probability of each class, and the ratio.
     """
-    require_choice("--on-bad-row", on_bad_row, ("fail", "skip"))
-    require_choice("--unknown-category", unknown_category, ("use", "bad"))
-    if as_json and output == "-":
-        raise ParameterError("--json and the predictions both go to stdout: give the predictions a file with -o.")
-    require_folder(model)
-    from accous.cli.compiling import compile_with_notice
-    from accous.table.adapt import AdaptRequest, PredictJob
+    require_folder(options.model)
+    from accous.table.adapt import PredictJob
 
-    request = AdaptRequest(
-        model=model,
-        estimator=estimator,
-        stream=rows,
-        stream_argument="ROWS",
-        output=output,
-        key=key,
-        keep=keep or [],
-        overwrites=force,
-        table_format=table_format,
-        encoding=encoding,
-        separator=require_separator(separator),
-        skips_bad=on_bad_row == "skip",
-        rejects=rejects,
-        accepts_unknown=unknown_category == "use",
-    )
-    remarks = remarks_console(quiet=quiet)
-    job = PredictJob(request)
+    remarks = remarks_console(quiet=options.quiet)
+    job = PredictJob(options)
     compile_with_notice(remarks)
     try:
         with stop_on_signals() as request_to_stop, remarks.status("Predicting"):
@@ -109,24 +56,24 @@ def predict(
         return give_up_stdout()
     if not is_finished:
         return request_to_stop.exit_code
-    if as_json:
+    if options.as_json:
         typer.echo(json.dumps(job.summary(), indent=2))
     else:
-        _print_summary(job, request, remarks)
+        _print_summary(job, remarks)
     return 0
 
 
-def _print_summary(job: PredictJob, request: AdaptRequest, remarks: Console) -> None:
-    console = remarks if request.output == "-" else results_console()
-    numbers = job.summary()
-    where = "" if request.output == "-" else f" in {request.output}"
-    learned = count(numbers["rounds_learned"], "round")
+def _print_summary(job: PredictJob, remarks: Console) -> None:
+    output = job.options.output
+    console = remarks if output == "-" else results_console()
+    where = "" if output == "-" else f" in {output}"
+    learned = count(job.table_model.model.n_rounds_, "round")
     text = f"{count(job.n_rows, 'row')}{where}, predicted after {learned}; nothing was learned."
-    console.print(text, markup=False, soft_wrap=True)
+    say(console, text)
     if job.n_rejected:
-        where = "" if request.rejects_path is None else f", in {request.rejects_path}"
-        remarks.print(f"{count(job.n_rejected, 'bad row')} set aside{where}.", markup=False, soft_wrap=True)
+        where = "" if job.rejects_path is None else f", in {job.rejects_path}"
+        say(remarks, f"{count(job.n_rejected, 'bad row')} set aside{where}.")
     if job.n_unknown:
         from accous.table.runs import unknown_in_words
 
-        remarks.print(unknown_in_words(job.n_unknown, job.unknown_in), markup=False, soft_wrap=True)
+        say(remarks, unknown_in_words(job.n_unknown, job.unknown_in))

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from accous.cli.options import Force, ModelFolder, NamedEstimator, Quiet, remarks_console
+from accous.cli.options import remarks_console, say
 from accous.exceptions import DataError, ParameterError
+from accous.table.options import Force, ModelFolder, NamedEstimator, Quiet
 
 __all__ = ["EXAMPLES", "report", "require_html", "write_page"]
 
@@ -34,14 +35,14 @@ def report(
     if output.exists() and not force:
         raise DataError(f"{output} already exists: give another name, or use --force to replace it.")
     from accous.report.page import render_page
-    from accous.report.words import judge_in_words, subject_of_pipeline
+    from accous.report.words import judge_in_words, report_source
     from accous.table.model import load_table_model
 
     remarks = remarks_console(quiet=quiet)
     with remarks.status("Writing the report"):
-        subject = subject_of_pipeline(load_table_model(model, estimator), str(model))
-        write_page(output, render_page(subject))
-    remarks.print(f"{judge_in_words(subject).headline}. Report: {output}", markup=False, soft_wrap=True)
+        source = report_source(load_table_model(model, estimator).snapshot(), str(model))
+        write_page(output, render_page(source))
+    say(remarks, f"{judge_in_words(source).headline}. Report: {output}")
     return 0
 
 

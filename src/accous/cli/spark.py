@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accous.cli.options import ModelFolder, Quiet, remarks_console
-from accous.cli.report import require_html
+from accous.cli.options import remarks_console, say
+from accous.cli.report import require_html, write_page
 from accous.exceptions import DataError, ParameterError
-from accous.extras import require_extra
+from accous.table.options import ModelFolder, Quiet
+from accous.text import count, require_extra
 
-__all__ = ["EXAMPLES", "spark"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["EXAMPLES", "SparkOptions", "spark"]
 
 EXAMPLES = """
 Examples:
@@ -25,102 +30,92 @@ Examples:
 
 `spark-submit --master yarn $(which accous) spark model/ history/ -o result/ --key shop`
 """
-_Source = Annotated[str, typer.Argument(metavar="ROWS", help="Parquet files: a folder, or what --format says.")]
-_Output = Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="A folder for the result.")]
-_Key = Annotated[str, typer.Option("--key", metavar="COL", help="Column of the keys: text or integers.")]
-_Time = Annotated[str | None, typer.Option("--time", metavar="COL", help="Column that says when a row happened.")]
-_Number = Annotated[str | None, typer.Option("--number", metavar="COL", help="Column of integers that names the rows.")]
-_Stream = Annotated[bool, typer.Option("--stream", help="Follow files as they arrive; needs --checkpoint and --time.")]
-_Checkpoint = Annotated[str | None, typer.Option("--checkpoint", metavar="FOLDER", help="Where a stream resumes.")]
-_Once = Annotated[bool, typer.Option("--once", help="Of a stream: read what is there, then end.")]
-_Resume = Annotated[
-    str | None, typer.Option("--resume", metavar="FOLDER", help="A result whose keys go on, of a table or a stream.")
-]
-_Last = Annotated[bool, typer.Option("--last", help="Of a table: no more rows will come, so none waits for late ones.")]
-_TrustEvery = Annotated[
-    int, typer.Option("--trust-every", metavar="N", help="Rounds between verdicts of a key; 0 leaves verdicts out.")
-]
-_NoStates = Annotated[
-    bool, typer.Option("--no-states", help="Leave the states out of the result: it cannot be resumed from.")
-]
-_Schema = Annotated[
-    str | None, typer.Option("--schema", metavar="DDL", help="Columns of ROWS, as in SQL: 'shop string, age double'.")
-]
-_Buckets = Annotated[int, typer.Option("--buckets", metavar="N", help="Groups of keys; at least the number of cores.")]
-_Keys = Annotated[int, typer.Option("--expected-keys", metavar="N", help="Of a stream: how many keys, roughly.")]
-_RoundSize = Annotated[int, typer.Option("--round-size", metavar="N", help="Rows of a round.")]
-_RoundTime = Annotated[float | None, typer.Option("--round-time", metavar="S", help="Seconds of a round instead.")]
-_Lateness = Annotated[float | None, typer.Option("--lateness", metavar="S", help="Seconds to wait for late rows.")]
-_Late = Annotated[str, typer.Option("--late", metavar="drop|count|next", help="What happens to rows that are later.")]
-_Format = Annotated[str, typer.Option("--format", metavar="NAME", help="Spark's name of the format of ROWS.")]
-_Options = Annotated[
-    list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="An option of Spark's reader; repeat it.")
-]
-_Threads = Annotated[int, typer.Option("--threads", metavar="N", help="Without spark-submit: threads on this machine.")]
-_Fleet = Annotated[
-    Path | None, typer.Option("--fleet", metavar="FILE", help="An .html page about all keys, at the end.")
-]
+_FILES = ("csv", "json", "orc", "parquet", "text")
+_NAMES = {"prediction": "predictions", "event": "events", "trust": "verdicts", "state": "keys"}
 
 
-def spark(
-    model: ModelFolder,
-    rows: _Source,
-    output: _Output,
-    key: _Key,
-    time: _Time = None,
-    number: _Number = None,
-    stream: _Stream = False,
-    checkpoint: _Checkpoint = None,
-    once: _Once = False,
-    resume: _Resume = None,
-    last: _Last = False,
-    buckets: _Buckets = 16,
-    expected_keys: _Keys = 10_000,
-    round_size: _RoundSize = 10,
-    round_time: _RoundTime = None,
-    lateness: _Lateness = None,
-    late: _Late = "next",
-    format: _Format = "parquet",
-    option: _Options = None,
-    schema: _Schema = None,
-    trust_every: _TrustEvery = 64,
-    no_states: _NoStates = False,
-    threads: _Threads = 2,
-    fleet: _Fleet = None,
-    quiet: Quiet = False,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class SparkOptions:
+    """Rows of many keys, and what to do with them."""
+
+    model: ModelFolder
+    rows: Annotated[str, typer.Argument(metavar="ROWS", help="Parquet files: a folder, or what --format says.")]
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="A folder for the result.")]
+    key: Annotated[str, typer.Option(metavar="COL", help="Column of the keys: text or integers.")]
+    time: Annotated[str | None, typer.Option(metavar="COL", help="Column that says when a row happened.")] = None
+    number: Annotated[str | None, typer.Option(metavar="COL", help="Column of integers that names the rows.")] = None
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Follow files as they arrive; needs --checkpoint and --time.")
+    ] = False
+    checkpoint: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where a stream resumes.")] = None
+    once: Annotated[bool, typer.Option("--once", help="Of a stream: read what is there, then end.")] = False
+    resume: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="A result whose keys go on, of a table or a stream.")
+    ] = None
+    last: Annotated[
+        bool, typer.Option("--last", help="Of a table: no more rows will come, so none waits for late ones.")
+    ] = False
+    buckets: Annotated[int, typer.Option(metavar="N", help="Groups of keys; at least the number of cores.")] = 16
+    expected_keys: Annotated[int, typer.Option(metavar="N", help="Of a stream: how many keys, roughly.")] = 10_000
+    round_size: Annotated[int, typer.Option(metavar="N", help="Rows of a round.")] = 10
+    round_time: Annotated[float | None, typer.Option(metavar="S", help="Seconds of a round instead.")] = None
+    lateness: Annotated[float | None, typer.Option(metavar="S", help="Seconds to wait for late rows.")] = None
+    late: Annotated[str, typer.Option(metavar="drop|count|next", help="What happens to rows that are later.")] = "next"
+    format: Annotated[str, typer.Option(metavar="NAME", help="Spark's name of the format of ROWS.")] = "parquet"
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of Spark's reader; repeat it.")
+    ] = None
+    schema: Annotated[
+        str | None, typer.Option(metavar="DDL", help="Columns of ROWS, as in SQL: 'shop string, age double'.")
+    ] = None
+    trust_every: Annotated[
+        int, typer.Option(metavar="N", help="Rounds between verdicts of a key; 0 leaves verdicts out.")
+    ] = 64
+    no_states: Annotated[
+        bool, typer.Option("--no-states", help="Leave the states out of the result: it cannot be resumed from.")
+    ] = False
+    threads: Annotated[int, typer.Option(metavar="N", help="Without spark-submit: threads on this machine.")] = 2
+    fleet: Annotated[Path | None, typer.Option(metavar="FILE", help="An .html page about all keys, at the end.")] = None
+    quiet: Quiet = False
+
+    def __post_init__(self) -> None:
+        if self.stream and (self.checkpoint is None or self.time is None):
+            raise ParameterError("--stream needs --checkpoint FOLDER and --time COL.")
+        if not self.stream and (self.checkpoint or self.once):
+            raise ParameterError("--checkpoint and --once belong to --stream.")
+        if self.stream and self.last:
+            raise ParameterError("--last belongs to tables: a stream has no end.")
+        if self.trust_every < 0:
+            raise ParameterError(f"--trust-every must not be negative, got {self.trust_every}.")
+        if self.fleet is not None:
+            if self.stream and not self.once:
+                raise ParameterError("--fleet is written at the end: a stream ends only with --once.")
+            require_html(self.fleet)
+            if self.no_states:
+                raise ParameterError("--fleet reads the states: leave --no-states out.")
+
+    def of_rounds(self) -> dict[str, Any]:
+        """Return the options of `KeyedAdapter`."""
+        return {name: getattr(self, name) for name in ("round_size", "round_time", "lateness", "late")}
+
+
+def spark(options: SparkOptions) -> int:
     """Give each key a model of its own: predict and learn from the rows of many keys, on Spark.
 
     The result is Parquet, partitioned by kind: prediction, event, trust and state.
     """
-    if stream and (checkpoint is None or time is None):
-        raise ParameterError("--stream needs --checkpoint FOLDER and --time COL.")
-    if not stream and (checkpoint or once):
-        raise ParameterError("--checkpoint and --once belong to --stream.")
-    if stream and last:
-        raise ParameterError("--last belongs to tables: a stream has no end.")
-    if trust_every < 0:
-        raise ParameterError(f"--trust-every must not be negative, got {trust_every}.")
-    if fleet is not None and stream and not once:
-        raise ParameterError("--fleet is written at the end: a stream ends only with --once.")
-    if fleet is not None:
-        require_html(fleet)
-        if no_states:
-            raise ParameterError("--fleet reads the states: leave --no-states out.")
     require_extra("pyspark", "accous spark")
-    from accous.cli.spark_run import Reader, SparkRun
+    reading = dict(_pair(each) for each in options.option or [])
+    remarks = remarks_console(quiet=options.quiet)
+    from accous.spark import local_session, plain_errors
 
-    settings = {"round_size": round_size, "round_time": round_time, "lateness": lateness, "late": late}
-    run = SparkRun(str(model), output, key, settings, remarks_console(quiet=quiet), threads)
-    common: dict[str, Any] = {"time": time, "number": number, "buckets": buckets, "resume": resume}
-    common |= {"trust_every": trust_every or None, "with_states": not no_states}
-    reader = Reader(format, dict(_pair(each) for each in option or []), rows, schema)
-    if stream:
-        run.follow(reader, checkpoint=checkpoint, once=once, expected_keys=expected_keys, **common)
-    else:
-        run.replay(reader, is_last=last, **common)
-    if fleet is not None:
-        run.write_fleet(fleet)
+    with remarks.status("Starting Spark"):
+        session = local_session(options.threads)
+    with plain_errors(options.rows, options.output):
+        said = (_follow if options.stream else _replay)(options, session, reading, remarks)
+    say(remarks, f"{said}. Result: {options.output}")
+    if options.fleet is not None:
+        _write_fleet(options, options.fleet, session, remarks)
     return 0
 
 
@@ -129,3 +124,82 @@ def _pair(text: str) -> tuple[str, str]:
     if not sign:
         raise DataError(f"--option takes NAME=VALUE, got {text!r}.")
     return name, value
+
+
+def _replay(options: SparkOptions, session: Any, reading: dict[str, str], remarks: Console) -> str:
+    """Run a table through the step, write the result, and say what is in it."""
+    from accous.spark import adapt_table
+
+    with remarks.status("Playing the rounds of all keys"):
+        df = _load(options, session.read, reading, options.schema)
+        result = adapt_table(session, df, str(options.model), is_last=options.last, **_chosen(options, session))
+        result.write.partitionBy("kind").parquet(options.output)
+    written = session.read.parquet(options.output)
+    counts = {row["kind"]: row["count"] for row in written.groupBy("kind").count().collect()}
+    return ", ".join(f"{counts.get(kind, 0):,} {name}" for kind, name in _NAMES.items())
+
+
+def _follow(options: SparkOptions, session: Any, reading: dict[str, str], remarks: Console) -> str:
+    """Follow a stream until it ends, and say how many rows have come."""
+    from accous.spark import adapt_stream
+
+    schema: Any = options.schema
+    if schema is None and options.format in _FILES:
+        inferring = {"inferSchema": "true", **reading} if options.format == "csv" else reading
+        # What is there already says what the columns are; Spark asks for them before it follows a folder.
+        schema = _load(options, session.read, inferring, None).schema
+    query = adapt_stream(
+        session,
+        _load(options, session.readStream, reading, schema),
+        str(options.model),
+        checkpoint=str(options.checkpoint),
+        output=options.output,
+        trigger={"availableNow": True} if options.once else None,
+        expected_keys=options.expected_keys,
+        **_chosen(options, session),
+    )
+    n_rows, seen, is_over = 0, -1, False
+    with remarks.status("Waiting for rows") as status:
+        while not is_over:
+            is_over = query.awaitTermination(1)
+            for progress in query.recentProgress:
+                if progress["batchId"] > seen:
+                    n_rows, seen = n_rows + progress["numInputRows"], progress["batchId"]
+            status.update(f"{count(n_rows, 'row')} in {count(seen + 1, 'micro-batch', 'micro-batches')}")
+    return f"{count(n_rows, 'row')} in this run"
+
+
+def _load(options: SparkOptions, reader: Any, reading: dict[str, str], schema: Any) -> Any:
+    """Return the rows; the path is ``-`` if the options of Spark's reader say where they are."""
+    reader = reader.format(options.format).options(**reading)
+    reader = reader if schema is None else reader.schema(schema)
+    return reader.load(options.rows) if options.rows != "-" else reader.load()
+
+
+def _chosen(options: SparkOptions, session: Any) -> dict[str, Any]:
+    """Return what tables and streams are run with alike."""
+    return {
+        "key": options.key,
+        "time": options.time,
+        "number": options.number,
+        "buckets": options.buckets,
+        "resume": None if options.resume is None else session.read.parquet(options.resume),
+        "trust_every": options.trust_every or None,
+        "with_states": not options.no_states,
+        **options.of_rounds(),
+    }
+
+
+def _write_fleet(options: SparkOptions, page: Path, session: Any, remarks: Console) -> None:
+    """Write the page about all keys."""
+    from accous.keyed.arrow import ShippedModel, fleet, newest_states
+    from accous.report.page import render_fleet
+
+    _, adapter = ShippedModel(str(options.model), options.of_rounds()).unpack()
+    written = session.read.parquet(options.output)
+    rows = written.where("kind = 'state'").select(options.key, "state").toLocalIterator()
+    latest = newest_states((row[0], bytes(row[1])) for row in rows)
+    with remarks.status("Writing the page about all keys"):
+        readings = [reading._asdict() for reading in fleet(latest, adapter)]
+        write_page(page, render_fleet(readings, f"{count(len(latest), 'key')} by {options.key}"))
+    say(remarks, f"Keys: {page}")

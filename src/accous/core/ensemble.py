@@ -389,7 +389,7 @@ class PaperRounds:
             largest_margin=0.0,
         )
 
-    def play(self, state: EnsembleState, batch: FloatArray, step_size: float) -> EnsembleState:
+    def run(self, state: EnsembleState, batch: FloatArray, step_size: float) -> EnsembleState:
         """Learn from one batch and return the state for the next round; ``state`` is not changed.
 
         Parameters
@@ -534,10 +534,10 @@ class CompiledRounds(PaperRounds):
         # From 64 columns on, only the step of the learners is compiled; numpy computes margins and weights.
         self._is_one_loop = reference.is_free_of_blas
 
-    def play(self, state: EnsembleState, batch: FloatArray, step_size: float) -> EnsembleState:
+    def run(self, state: EnsembleState, batch: FloatArray, step_size: float) -> EnsembleState:
         """See ``PaperRounds``."""
         if not self._is_one_loop or len(state.lengths) == 0:
-            return super().play(state, batch, step_size)
+            return super().run(state, batch, step_size)
         gradients = self.reference.gradients(state.learners.coefs, state.coef, batch)
         moved = self._move(state, gradients, step_size)
         # No interval starts or ends in between.

@@ -534,7 +534,7 @@ def _is_solution(theta: FloatArray, mu: float, point: FloatArray, metric: Metric
 def _solve_small(numerators: FloatArray, eigenvalues: FloatArray, radius: float) -> tuple[FloatArray, float]:
     """Return theta and mu in the eigenbasis, theta = numerators / (eigenvalues + mu).
 
-    This is Newton's method on 1/||theta(mu)|| - 1/S = 0 from 0, as in ``projection.py``. If even mu = 0 gives a point
+    This is Newton's method on 1/||theta(mu)|| - 1/S = 0 from 0, as in `project_onto_ball`. If even mu = 0 gives a point
     inside the ball, the space is still too small to decide, and mu is 0.
     """
     mu = 0.0

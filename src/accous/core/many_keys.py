@@ -26,7 +26,7 @@ from accous.core.pool import (
     SWITCHING,
     UNCUT,
     Filters,
-    Look,
+    LookSums,
     PoolState,
     RatioPool,
     Slots,
@@ -413,7 +413,7 @@ class KeyRounds:
         mix_shapes(ratios[0, : len(mixed)], self.cuts, np.ascontiguousarray(shares), means, mixed)
         return mixed, shares / means
 
-    def play(
+    def run(
         self, stack: KeyStack, active: IntArray, batch: FloatArray, starts: IntArray, step_sizes: FloatArray
     ) -> FloatArray:
         """Play a round of each active key, in place, and return the ratios of the reference at the new thetas.
@@ -637,7 +637,7 @@ def _pool_state(stack: KeyStack, key: int, cuts: FloatArray, reference: NarrowRe
         np.ascontiguousarray(stack.parts[name][key], dtype=np.float64)
         for name in ("look_coef", "look_proportions", "before_coef", "before_proportions")
     )
-    look = Look(
+    look = LookSums(
         n_rounds=LONGEST_LOOK,
         n_rows=LONGEST_LOOK,  # at least; they are not counted, because this look never ends early
         coef=coef,

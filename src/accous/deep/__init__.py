@@ -7,12 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from accous.deep.features import BackboneFeatures
-    from accous.deep.precomputed import embeddings_of
+    from accous.deep.features import BackboneFeatures, embeddings_of
 
 __all__ = ["BackboneFeatures", "embeddings_of"]
 
-_PLACES = {"BackboneFeatures": "accous.deep.features", "embeddings_of": "accous.deep.precomputed"}
+_PLACES = {"BackboneFeatures": "accous.deep.features", "embeddings_of": "accous.deep.features"}
 
 
 def __dir__() -> list[str]:

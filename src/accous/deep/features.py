@@ -1,25 +1,245 @@
-"""BackboneFeatures: turn images, or anything a torch module takes, into features for the ratio and the predictor."""
+"""`BackboneFeatures`: rows that a network has embedded, reduced and bounded; embeddings ahead of time."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.decomposition import PCA
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from accous.arrays import FloatArray, IntArray
-from accous.deep.precomputed import check_embedding_parameters, embed_rows
-from accous.deep.reduction import Reduction, fit_reduction
-from accous.deep.rows import ArrayRows, Rows, read_rows
-from accous.deep.shapes import require_values, shape_and_columns, table_of
-from accous.exceptions import DataError, ParameterError
-from accous.extras import import_extra
+from accous.deep.rows import (
+    ArrayRows,
+    LateBar,
+    Rows,
+    open_cache,
+    read_rows,
+    require_values,
+    shape_and_columns,
+    table_of,
+)
+from accous.exceptions import DataError
 from accous.parameters import require_integer, require_number
+from accous.text import import_extra
+from accous.threads import one_blas_thread
 from accous.validation import require_learned
 
-__all__ = ["BackboneFeatures"]
+# --- From embeddings to features: principal components, rotated to equal variances, and bounded
+
+
+_QUANTILE_AT_BOUND = 0.99
+_SAME = 1e-6
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """The map from embeddings to features, learned from the reference.
+
+    Attributes
+    ----------
+    mean : array of shape (d,)
+    directions : array of shape (d, k) or None
+        V Q; None if the embeddings' own columns are kept.
+    scale : float
+    max_norm : float
+    """
+
+    mean: FloatArray
+    directions: FloatArray | None
+    scale: float
+    max_norm: float
+
+    @property
+    def width(self) -> int:
+        """Number of columns of the features."""
+        return len(self.mean) if self.directions is None else self.directions.shape[1]
+
+    def transform(self, embeddings: NDArray[np.float32]) -> FloatArray:
+        """Return the features of embeddings."""
+        if embeddings.shape[1] != len(self.mean):
+            raise DataError(
+                f"The backbone gives {embeddings.shape[1]} features a row, but gave {len(self.mean)} for the reference."
+            )
+        turned = _project(embeddings.astype(np.float64) - self.mean, self.directions) * self.scale
+        norms = np.linalg.norm(turned, axis=1)
+        is_long = norms > self.max_norm
+        turned[is_long] *= (self.max_norm / norms[is_long])[:, None]
+        return turned
+
+
+def fit_reduction(embeddings: NDArray[np.float32], n_components: int | None, max_norm: float, seed: int) -> Reduction:
+    """Learn the map from the reference's embeddings.
+
+    Raises
+    ------
+    DataError
+        If the reference has one row, or its embeddings are all the same.
+    """
+    if len(embeddings) < 2:
+        raise DataError("At least two rows are needed to learn features from, got 1 sample.")
+    rows = embeddings.astype(np.float64)
+    mean = rows.mean(axis=0)
+    centred = rows - mean
+    # A row's features differ in the last bits of single precision between mini-batches of different sizes.
+    if np.abs(centred).max() <= _SAME * np.abs(mean).max():
+        raise DataError("The backbone gives all rows of the reference the same features, so they cannot be told apart.")
+    directions = None if n_components is None else _turned_components(centred, n_components, seed)
+    norms = np.linalg.norm(_project(centred, directions), axis=1)
+    typical = float(np.quantile(norms, _QUANTILE_AT_BOUND)) or float(norms.max())
+    return Reduction(mean, directions, max_norm / typical, max_norm)
+
+
+def equal_variance_rotation(variances: FloatArray, generator: np.random.Generator) -> FloatArray:
+    r"""Return an orthogonal matrix Q for which all diagonal entries of Q^T diag(variances) Q are the same.
+
+    A random rotation brings them close to each other if many variances matter. Givens rotations, each of which brings
+    one entry to the mean, do the rest (after Chan and Li, 1983, on matrices with a prescribed diagonal).
+    """
+    width = len(variances)
+    variances = variances / (variances.max() or 1.0)
+    Q, R = np.linalg.qr(generator.standard_normal((width, width)))
+    Q *= np.where(np.diag(R) < 0, -1.0, 1.0)  # uniformly distributed, and the same whatever signs QR chose
+    root = np.sqrt(variances)[:, None] * Q  # its columns' squared norms are the entries to make equal
+    mean = variances.mean()
+    for _ in range(width - 1):
+        diagonal = np.einsum("ij,ij->j", root, root)
+        high, low = int(diagonal.argmax()), int(diagonal.argmin())
+        if diagonal[high] - diagonal[low] <= 1e-9 * mean:
+            break
+        turn = _turn_to_mean(diagonal[high], diagonal[low], float(root[:, high] @ root[:, low]), float(mean))
+        for matrix in (root, Q):
+            matrix[:, [high, low]] = matrix[:, [high, low]] @ turn
+    return Q
+
+
+def _turn_to_mean(high: float, low: float, product: float, mean: float) -> FloatArray:
+    """Return the 2 x 2 rotation after which the first of two columns has the squared norm ``mean``.
+
+    With t the tangent of the angle, (low - mean) t^2 + 2 product t + (high - mean) = 0. There is a root, because high
+    is above the mean and low is below it. The smaller root is used, in the form without cancellation.
+    """
+    root = np.sqrt(product**2 + max((high - mean) * (mean - low), 0.0))
+    t = (high - mean) / (-product - root if product > 0 else root - product)
+    cosine = 1.0 / np.sqrt(1.0 + t**2)
+    return np.array([[cosine, -t * cosine], [t * cosine, cosine]])
+
+
+def _turned_components(centred: FloatArray, n_components: int, seed: int) -> FloatArray:
+    n_rows, width = centred.shape
+    # Eigenvectors of the covariance are far quicker for many rows; for few rows the embeddings are decomposed.
+    solver = "covariance_eigh" if n_rows > width else "full"
+    with one_blas_thread():
+        pca = PCA(min(n_components, n_rows, width), svd_solver=solver).fit(centred)
+        variances = pca.explained_variance_
+        # Directions without variance are rounding noise and carry no information.
+        is_null = variances <= np.finfo(np.float64).eps * max(n_rows, width) * variances.max()
+        components = np.where(is_null[:, None], 0.0, pca.components_)
+        rotation = equal_variance_rotation(np.where(is_null, 0.0, variances), np.random.default_rng(seed))
+        return np.ascontiguousarray(components.T @ rotation)
+
+
+def _project(centred: FloatArray, directions: FloatArray | None) -> FloatArray:
+    if directions is None:
+        return centred
+    with one_blas_thread():
+        return centred @ directions
+
+
+# --- A frozen network's own features, to save and use later without PyTorch
+
+
+def embeddings_of(
+    X: Any,
+    backbone: Any = "efficientnet_lite0",
+    *,
+    image_size: int | None = None,
+    batch_size: int = 48,
+    cache: Any = None,
+    n_jobs: int | None = None,
+    verbose: bool = False,
+) -> NDArray[np.float32]:
+    """Return a frozen network's own features, of shape (n, d), neither reduced nor bounded.
+
+    If you save them with ``numpy.save``, ``accous fit`` and ``accous adapt`` can read them without PyTorch.
+
+    Parameters
+    ----------
+    X, backbone, image_size, batch_size, cache, n_jobs, verbose
+        As in `BackboneFeatures`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> from accous.deep import embeddings_of
+    >>> embeddings_of(np.ones((2, 4)), torch.nn.Flatten()).shape
+    (2, 4)
+    """
+    check_embedding_parameters(image_size, batch_size, n_jobs)
+    backbones = import_extra("accous.deep.networks", "embeddings_of")
+    rows = read_rows(X)
+    frozen = backbones.load_backbone(backbone, image_size, rows).frozen()
+    return embed_rows(
+        frozen, rows, batch_size=batch_size, cache=cache, n_jobs=n_jobs, verbose=verbose, user="embeddings_of"
+    )
+
+
+def embed_rows(
+    frozen: Any,
+    rows: Rows,
+    *,
+    indices: IntArray | None = None,
+    batch_size: int,
+    cache: Any,
+    n_jobs: int | None,
+    verbose: bool,
+    user: str,
+) -> NDArray[np.float32]:
+    """Return a frozen backbone's features of all rows, or of those at some places, with a progress bar.
+
+    Errors about PyTorch name ``user``.
+    """
+    embedding = import_extra("accous.deep.networks", user)
+    indices = np.arange(len(rows)) if indices is None else indices
+    with LateBar("embedding", len(indices), verbose=bool(verbose)) as bar:
+        embeddings: NDArray[np.float32] = embedding.embed(
+            frozen,
+            rows,
+            indices=indices,
+            batch_size=batch_size,
+            n_workers=embedding.count_workers(n_jobs),
+            cache=open_cache(cache),
+            bar=bar,
+        )
+    return embeddings
+
+
+def check_embedding_parameters(image_size: Any, batch_size: Any, n_jobs: Any) -> None:
+    """Raise an error for invalid parameters of the embedding."""
+    if image_size is not None:
+        require_integer("image_size", image_size, at_least=1, or_else=" or None")
+    require_integer("batch_size", batch_size, at_least=1)
+    if n_jobs is not None and n_jobs != -1:
+        require_integer("n_jobs", n_jobs, at_least=1, or_else=", -1 or None")
+
+
+# --- BackboneFeatures: turn images, or anything a torch module takes, into features for the ratio and the
+#     predictor
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A frozen network, its embeddings of the reference, and further attributes of a subclass."""
+
+    backbone: Any
+    embeddings: NDArray[np.float32]
+    attributes: dict[str, Any] = field(default_factory=dict)
 
 
 class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -56,24 +276,6 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         embeddings' own columns, without V Q.
     max_norm : float, default=5.0
         The bound b.
-    fine_tune : bool, default=False
-        Train the backbone on the labelled rows before freezing it. ``fit`` then needs y.
-    cross_fit : int, "hold_out" or "none", default=5
-        How fine-tuning keeps reference rows from being described by a network that has seen them. A number trains that
-        many networks, each without one fold of the rows. ``fit_transform`` describes a row of the reference by the
-        network that has not seen it, and ``transform`` describes fresh rows by the mean of all networks.
-        ``"hold_out"`` trains one network on some rows; the others, ``reference_indices_``, are your reference.
-        ``"none"`` trains on all rows, and the ratio mistakes for drift what the network has learned by heart.
-    hold_out_share : float, default=0.5
-        Share of every class that ``"hold_out"`` keeps as reference.
-    max_epochs : int, default=20
-    patience : int, default=3
-        Fine-tuning stops after this many epochs without a smaller validation loss, or after ``max_epochs``. The
-        weights with the smallest loss are kept.
-    learning_rate : float, default=1e-3
-        Adam's step size.
-    validation_share : float, default=0.1
-        Share of every class that fine-tuning sets aside for the validation loss.
     batch_size : int, default=48
         Number of rows that go through the backbone at a time.
     cache : None, True or path, default=None
@@ -83,7 +285,7 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     verbose : bool, default=False
         Show progress at once. Otherwise it appears after two seconds, and only on a terminal.
     random_state : int, RandomState or None, default=None
-        Seed of the rotation and of fine-tuning.
+        Seed of the rotation.
 
     Attributes
     ----------
@@ -95,10 +297,6 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Width of the features.
     row_shape_ : tuple of int or None
         Shape of the reference's rows, which all rows must have; None with an image size.
-    reference_indices_ : array of int
-        The rows given to ``fit`` that are the reference: all, or those that a hold-out has kept.
-    validation_losses_ : list of list of float
-        For each network that was trained, the loss after each epoch; empty without fine-tuning.
 
     Notes
     -----
@@ -106,10 +304,6 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     last axis of an array has neither one nor three entries, but the second has, the array is read as
     (n, channels, h, w). Integers are pixel values from 0 to 255. So are floats, unless all floats of the reference are
     at most 2: then white is 1.
-
-    With folds, ``fit_transform(X, y)`` is not ``fit(X, y).transform(X)``, as with scikit-learn's ``TargetEncoder``: the
-    latter asks networks that have seen the rows. Copies of a row in another fold, such as frames of one film, undo the
-    separation.
 
     Rows are embedded in mini-batches. Their size decides in which order a network adds up its sums, so the features of
     a row may differ between calls in the last bits of single precision.
@@ -124,8 +318,6 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     backbone_: Any
     reduction_: Reduction
     row_shape_: tuple[int, ...] | None
-    reference_indices_: IntArray
-    validation_losses_: list[list[float]]
 
     def __init__(
         self,
@@ -134,13 +326,6 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         image_size: int | None = None,
         n_components: int | None = 512,
         max_norm: float = 5.0,
-        fine_tune: bool = False,
-        cross_fit: int | str = 5,
-        hold_out_share: float = 0.5,
-        max_epochs: int = 20,
-        patience: int = 3,
-        learning_rate: float = 1e-3,
-        validation_share: float = 0.1,
         batch_size: int = 48,
         cache: Any = None,
         n_jobs: int | None = None,
@@ -151,13 +336,6 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.image_size = image_size
         self.n_components = n_components
         self.max_norm = max_norm
-        self.fine_tune = fine_tune
-        self.cross_fit = cross_fit
-        self.hold_out_share = hold_out_share
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.learning_rate = learning_rate
-        self.validation_share = validation_share
         self.batch_size = batch_size
         self.cache = cache
         self.n_jobs = n_jobs
@@ -171,22 +349,13 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ----------
         X : images or rows, see the class
         y : array of shape (n_reference,), optional
-            Labels; only fine-tuning uses them.
+            Not used.
         """
         self._fit(X, y)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> FloatArray:
-        """Fit, and return the features of the reference.
-
-        Without fine-tuning they are those of ``fit(X, y).transform(X)``, with one pass through the backbone. With folds
-        they are from networks that have not seen the row.
-        """
-        if self.fine_tune and self.cross_fit == "hold_out":
-            raise ParameterError(
-                'fit_transform gives features of all rows, but cross_fit="hold_out" trains on some of them: call '
-                "fit(X, y), and transform the rows at reference_indices_; or choose a number of folds."
-            )
+        """Fit, and return the features of the reference, with one pass through the backbone."""
         embeddings = self._fit(X, y)
         return self.reduction_.transform(embeddings)
 
@@ -221,14 +390,13 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
-        tags.target_tags.required = bool(self.fine_tune)
         tags.transformer_tags.preserves_dtype = []
         return tags
 
     def _fit(self, X: Any, y: Any) -> Any:
         """Learn everything, then replace the previous state; return the reference's embeddings."""
         self._check_parameters()
-        backbones = import_extra("accous.deep.backbones", type(self).__name__)
+        backbones = import_extra("accous.deep.networks", type(self).__name__)
         rows = read_rows(X)
         if isinstance(rows, ArrayRows):
             require_values(rows)
@@ -240,8 +408,8 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
         self.__dict__.update(columns)
-        self.row_shape_, self.reference_indices_ = shape, learned.reference_indices
-        self.backbone_, self.reduction_, self.validation_losses_ = learned.backbone, reduction, learned.losses
+        self.__dict__.update(learned.attributes)
+        self.row_shape_, self.backbone_, self.reduction_ = shape, learned.backbone, reduction
         return learned.embeddings
 
     def _check_shape(self, X: Any, rows: Rows, shape: tuple[int, ...]) -> None:
@@ -260,24 +428,10 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 "image_size for images."
             )
 
-    def _learn(self, load: Any, rows: Rows, y: Any, seed: int) -> Any:
-        """Return a `CrossFitted`: the backbone, trained as ``cross_fit`` says if it is to be trained."""
-        cross_fitting = import_extra("accous.deep.cross_fitting", type(self).__name__)
-        if not self.fine_tune:
-            frozen = load().frozen()
-            return cross_fitting.CrossFitted(frozen, np.arange(len(rows)), self._embed(frozen, rows), [])
-        fine_tuning = import_extra("accous.deep.fine_tuning", type(self).__name__)
-        tuning = fine_tuning.Tuning(
-            self.max_epochs, self.patience, self.learning_rate, self.validation_share, self.batch_size
-        )
-        labels = fine_tuning.read_labels(y, len(rows))
-        return cross_fitting.cross_fit(
-            self.cross_fit,
-            load,
-            cross_fitting.Training(rows, labels, tuning, seed, bool(self.verbose)),
-            lambda backbone, indices: self._embed(backbone, rows, indices),
-            hold_out_share=self.hold_out_share,
-        )
+    def _learn(self, load: Callable[[], Any], rows: Rows, y: Any, seed: int) -> Learned:
+        """Return the network as it was loaded, frozen; a subclass may train it first."""
+        frozen = load().frozen()
+        return Learned(frozen, self._embed(frozen, rows))
 
     def _embed(self, backbone: Any, rows: Rows, indices: IntArray | None = None) -> Any:
         return embed_rows(
@@ -295,12 +449,4 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         check_embedding_parameters(self.image_size, self.batch_size, self.n_jobs)
         if self.n_components is not None:
             require_integer("n_components", self.n_components, at_least=1, or_else=" or None")
-        for name in ("max_epochs", "patience"):
-            require_integer(name, getattr(self, name), at_least=1)
-        for name in ("max_norm", "learning_rate"):
-            require_number(name, getattr(self, name))
-        for name in ("validation_share", "hold_out_share"):
-            if require_number(name, getattr(self, name)) >= 1:
-                raise ParameterError(f"{name} must be below 1, got {getattr(self, name)!r}.")
-        if self.cross_fit not in ("none", "hold_out"):
-            require_integer("cross_fit", self.cross_fit, at_least=2, or_else=', "hold_out" or "none"')
+        require_number("max_norm", self.max_norm)

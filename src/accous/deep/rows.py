@@ -1,20 +1,32 @@
-"""What users pass as rows: arrays, tensors, image files, pictures. Files are read piece by piece to save memory."""
+"""Rows of images or tensors: arrays, files and folders, piece by piece, and the cache of what was embedded."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
+import secrets
+import sys
+import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
 
 from accous.arrays import IntArray
-from accous.exceptions import DataError
-from accous.extras import import_extra
+from accous.datasets.loaders import user_cache_folder
+from accous.exceptions import DataError, ParameterError
+from accous.text import has_package, import_extra
 
-__all__ = ["ArrayRows", "ItemRows", "Pictures", "Piece", "Rows", "read_rows"]
+# --- What users pass as rows: arrays, tensors, image files, pictures. Files are read piece by piece to save
+#     memory
+
 
 Piece = NDArray[Any] | list[NDArray[Any]]
 """Some rows: one array, or one array per row if their shapes may differ."""
@@ -165,3 +177,173 @@ def _to_colours(picture: Any, name: str) -> NDArray[Any]:
             f"{name} has Pillow's mode {picture.mode!r}, whose values may exceed 255: convert it to 8 bits."
         )
     return np.asarray(picture.convert("RGB"))
+
+
+# --- The shape and the columns of a reference, which all later rows must have
+
+
+def require_values(rows: ArrayRows) -> None:
+    """Raise an error for an array whose rows are empty."""
+    if rows.array.size == 0:
+        raise DataError(
+            f"Rows without values: 0 feature(s) (shape={rows.array.shape}) while a minimum of 1 is required."
+        )
+
+
+def shape_and_columns(X: Any, rows: Rows, *, is_prepared: bool) -> tuple[tuple[int, ...] | None, dict[str, Any]]:
+    """Return the shape that all rows must have, and what scikit-learn stores about a table's columns."""
+    if not isinstance(rows, ArrayRows) or is_prepared:
+        return None, {}
+    seen = BaseEstimator()  # stands in for the estimator, which must not change if the table is refused
+    if rows.array.ndim == 2:
+        validate_data(seen, table_of(X, rows), reset=True, skip_check_array=True)
+    return rows.array.shape[1:], dict(vars(seen))
+
+
+def table_of(X: Any, rows: ArrayRows) -> Any:
+    """Return what scikit-learn reads widths and names from."""
+    return X if hasattr(X, "columns") else rows.array
+
+
+# --- A progress bar for long work: it appears after two seconds on a terminal, or at once on request
+
+
+_SECONDS_OF_PATIENCE = 2.0
+
+
+class LateBar:
+    """A progress bar on standard error that appears only when work takes long, and only where rich is installed.
+
+    Parameters
+    ----------
+    description : str
+    total : int
+    verbose : bool
+        Show it at once, even if standard error is not a terminal.
+    """
+
+    def __init__(self, description: str, total: int, *, verbose: bool) -> None:
+        self._description, self._total, self._verbose = description, total, verbose
+        self._begin, self._done = time.monotonic(), 0
+        self._progress: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Self:
+        self._begin = time.monotonic()
+        if self._verbose:
+            self._show()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def advance(self, n: int = 1, *, description: str | None = None) -> None:
+        """Count ``n`` more as done, and update the description if given."""
+        self._done += n
+        self._description = description or self._description
+        if self._progress is not None:
+            self._progress.update(self._task, completed=self._done, description=self._description)
+        elif sys.stderr.isatty() and time.monotonic() - self._begin > _SECONDS_OF_PATIENCE:
+            self._show()
+
+    def _show(self) -> None:
+        if not has_package("rich"):
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._progress = Progress(*columns, console=Console(stderr=True))
+        self._task = self._progress.add_task(self._description, total=self._total, completed=self._done)
+        self._progress.start()
+
+
+# --- Embeddings on disk. The file names are digests of what the embeddings depend on: the rows and the backbone
+
+
+_DIGEST_BYTES = 32
+
+
+@dataclass(frozen=True)
+class EmbeddingCache:
+    """A folder of ``.npy`` files, each followed by a SHA-256 of its bytes, which numpy's reader ignores.
+
+    Files are written to a temporary name and renamed, so that processes sharing the folder see a whole file or none.
+    """
+
+    folder: Path
+
+    def read(self, key: str, n_rows: int, dtype: Any = np.float32) -> NDArray[Any] | None:
+        """Return the embeddings under a key; None if there are none of this type or the file is damaged."""
+        try:
+            content = self._path(key).read_bytes()
+        except OSError:
+            return None
+        body, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
+        if hashlib.sha256(body).digest() != digest:
+            return None
+        try:
+            array = np.load(io.BytesIO(body), allow_pickle=False)
+        except (ValueError, EOFError, OSError):
+            return None
+        return array if array.dtype == dtype and array.ndim == 2 and len(array) == n_rows else None
+
+    def write(self, key: str, embeddings: NDArray[Any]) -> None:
+        """Store embeddings under a key. If that fails, for example on a full disk, warn and continue."""
+        buffer = io.BytesIO()
+        np.save(buffer, embeddings, allow_pickle=False)
+        content = buffer.getvalue()
+        path = self._path(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _replace(path, content + hashlib.sha256(content).digest())
+        except OSError as error:
+            warnings.warn(f"Embeddings cannot be stored in {self.folder} ({error}).", RuntimeWarning, stacklevel=2)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / f"{key}.npy"
+
+
+def open_cache(cache: Any) -> EmbeddingCache | None:
+    """Return the cache for the parameter: None, True (the user's cache folder) or a folder.
+
+    As for data sets, ``ACCOUS_CACHE`` overrides the user's cache folder.
+    """
+    if cache is None or cache is False:
+        return None
+    if cache is True:
+        folder = user_cache_folder() / "embeddings"
+    elif isinstance(cache, str | os.PathLike):
+        folder = Path(os.fspath(cache)).expanduser()
+    else:
+        raise ParameterError(f"cache must be None, True or the path of a folder, got {cache!r}.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ParameterError(f"cache names {str(folder)!r}, where no folder can be created ({error}).") from error
+    return EmbeddingCache(folder)
+
+
+def key_of(identity: str, piece: Piece) -> str:
+    """Return the SHA-256 of a backbone's identity and of rows: their shapes, types and bytes."""
+    digest = hashlib.sha256(identity.encode())
+    arrays = [piece] if isinstance(piece, np.ndarray) else piece
+    form = "one array" if isinstance(piece, np.ndarray) else "pictures" if isinstance(piece, Pictures) else "row by row"
+    digest.update(f"\n{form}".encode())
+    for array in arrays:
+        digest.update(f"\n{array.shape} {array.dtype.str}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _replace(path: Path, content: bytes) -> None:
+    # Uses open instead of tempfile, because nobody else may read tempfile's files, and folders are shared.
+    part = path.with_name(f"{path.stem}.{secrets.token_hex(8)}.part")
+    try:
+        with part.open("xb") as file:
+            file.write(content)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

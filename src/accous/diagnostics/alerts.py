@@ -6,21 +6,12 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
-from copy import copy
 from dataclasses import asdict, dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from accous.exceptions import ParameterError
 from accous.text import LOGGER, count
-from accous.threads import TakesTurns
-
-if TYPE_CHECKING:
-    from accous.diagnostics.coverage import Coverage
-    from accous.diagnostics.drift import Regime
-    from accous.diagnostics.labels import MeasuredError
-    from accous.diagnostics.risk import RiskEstimate
-    from accous.diagnostics.trust import Trust
+from accous.threads import Lockable
 
 # --- Conditions that raise an alert: a small language, read and checked here; plain values in, plain values out
 
@@ -251,85 +242,29 @@ def _number(text: str, name: str, limit: str) -> float:
 # --- Alerts: conditions on a model in Python, checked when you ask
 
 
-class Subject:
-    """What conditions are checked on: one round of a model, each finding computed at most once.
-
-    A model of a table has findings about its own columns, and knows which changes are seasonal. They count instead of
-    those of the classifier inside it.
-
-    Parameters
-    ----------
-    model : AdaptiveClassifier or TableModel
-    """
-
-    def __init__(self, model: Any) -> None:
-        # Copies stay in one round, even if another thread learns meanwhile.
-        has_table = hasattr(model, "model")
-        self._model = model.at_one_round() if has_table else copy(model)
-        self.classifier = self._model.model if has_table else self._model
-
-    @cached_property
-    def trust(self) -> Trust:
-        """The three answers and the verdict."""
-        trust: Trust = self._model.trust_
-        return trust
-
-    @cached_property
-    def coverage(self) -> Coverage:
-        """How well the reference covers the recent rows."""
-        coverage: Coverage = self._model.coverage_
-        return coverage
-
-    @cached_property
-    def risk(self) -> RiskEstimate:
-        """The estimated errors."""
-        risk: RiskEstimate = self._model.risk_
-        return risk
-
-    @cached_property
-    def measured(self) -> MeasuredError | None:
-        """What late labels have measured."""
-        measured: MeasuredError | None = self._model.measured_
-        return measured
-
-    @property
-    def regimes(self) -> tuple[Regime, ...]:
-        """The regimes that the ratio remembers."""
-        regimes: tuple[Regime, ...] = self._model.regimes_
-        return regimes
-
-    @property
-    def last_drift_round(self) -> int | None:
-        """Round of the last change of the inputs; 0 before the first, None if the ratio does not show changes."""
-        events = self._model.drift_events_
-        if events:
-            return int(events[-1].round)
-        return None if self.classifier.state_.watch.log is None else 0
-
-
 # The fields of the record of `accous inspect --json` that conditions use.
-READINGS: dict[str, Callable[[Subject], Any]] = {
-    "estimated_error": lambda subject: subject.classifier.risk_estimate_,
-    "estimated_error_low": lambda subject: subject.risk.adapted_low,
-    "estimated_error_high": lambda subject: subject.risk.adapted_high,
-    "estimated_error_known": lambda subject: subject.risk.is_known,
-    "share_outside": lambda subject: subject.coverage.share_outside,
-    "effective_sample_size": lambda subject: subject.classifier.effective_sample_size_,
-    "share_out_of_bound": lambda subject: subject.classifier.state_.watch.share_out_of_bound,
-    "last_drift_round": lambda subject: subject.last_drift_round,
-    "measured_error": lambda subject: getattr(subject.measured, "error", None),
-    "measured_error_plain": lambda subject: getattr(subject.measured, "error_plain", None),
-    "labels_outdated": lambda subject: getattr(subject.measured, "is_outdated", None),
-    "trust": lambda subject: subject.trust.verdict,
-    "trust_inputs": lambda subject: subject.trust.inputs.answer,
-    "trust_adaptation": lambda subject: subject.trust.adaptation.answer,
-    "trust_predictions": lambda subject: subject.trust.predictions.answer,
-    "trust_reason": lambda subject: subject.trust.reason,
-    "sentences": lambda subject: subject.trust.sentences,
+READINGS: dict[str, Callable[[Any], Any]] = {
+    "estimated_error": lambda snapshot: snapshot.risk_estimate,
+    "estimated_error_low": lambda snapshot: snapshot.risk.adapted_low,
+    "estimated_error_high": lambda snapshot: snapshot.risk.adapted_high,
+    "estimated_error_known": lambda snapshot: snapshot.risk.is_known,
+    "share_outside": lambda snapshot: snapshot.coverage.share_outside,
+    "effective_sample_size": lambda snapshot: snapshot.effective_sample_size,
+    "share_out_of_bound": lambda snapshot: snapshot.state.watch.share_out_of_bound,
+    "last_drift_round": lambda snapshot: snapshot.last_drift_round,
+    "measured_error": lambda snapshot: getattr(snapshot.measured, "error", None),
+    "measured_error_plain": lambda snapshot: getattr(snapshot.measured, "error_plain", None),
+    "labels_outdated": lambda snapshot: getattr(snapshot.measured, "is_outdated", None),
+    "trust": lambda snapshot: snapshot.trust.verdict,
+    "trust_inputs": lambda snapshot: snapshot.trust.inputs.answer,
+    "trust_adaptation": lambda snapshot: snapshot.trust.adaptation.answer,
+    "trust_predictions": lambda snapshot: snapshot.trust.predictions.answer,
+    "trust_reason": lambda snapshot: snapshot.trust.reason,
+    "sentences": lambda snapshot: snapshot.trust.sentences,
 }
 
 
-class Alerts(TakesTurns):
+class Alerts(Lockable):
     """Calls you when a condition on a model becomes true.
 
     The conditions are those of ``accous inspect --fail-if``. Nothing is computed until you call `check`, and then only
@@ -382,12 +317,12 @@ class Alerts(TakesTurns):
         list of Alert
             One for every condition that holds now, new or not.
         """
-        subject = Subject(model)
+        snapshot = model.current()
         fields = {field for condition in self.conditions for field in condition.fields if field in READINGS}
-        record = {field: READINGS[field](subject) for field in sorted(fields)}
-        record["rounds"] = subject.classifier.n_rounds_
+        record = {field: READINGS[field](snapshot) for field in sorted(fields)}
+        record["rounds"] = snapshot.state.n_rounds
         alerts = []
-        with self.turn():
+        with self.lock():
             for number, condition in enumerate(self.conditions):
                 holds = condition.check(record)
                 if holds:

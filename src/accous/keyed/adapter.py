@@ -13,9 +13,20 @@ from accous.arrays import BoolArray, FloatArray, IntArray
 from accous.core.kernels_keys import score_rows_of_keys
 from accous.core.many_keys import KeyStack, Number, count_learners, make_stack
 from accous.exceptions import DataError
-from accous.keyed.learning import count_round, keys_to_look_at, look_at_inputs, look_at_pools, start_fits, update_fits
 from accous.keyed.readings import KeyReading, read_key
-from accous.keyed.rounds import ChunkPlan, ChunkPlanner, RoundPlanner, Rows, join_rows
+from accous.keyed.rounds import (
+    ChunkPlan,
+    ChunkPlanner,
+    KeyedRows,
+    RoundPlanner,
+    count_round,
+    join_rows,
+    keys_to_look_at,
+    look_at_inputs,
+    look_at_pools,
+    start_fits,
+    update_fits,
+)
 from accous.keyed.shared import KeyEvent, Predictions, SharedModel, read_keys, read_numbers, read_times
 from accous.keyed.state import StateFormat
 from accous.validation import read_rows, select_columns
@@ -39,7 +50,7 @@ class Played(NamedTuple):
     """
 
     states: list[bytes]
-    rows: Rows
+    rows: KeyedRows
     owners: IntArray
     rounds: IntArray
     class_numbers: IntArray
@@ -55,7 +66,7 @@ class _Outcome(NamedTuple):
     rounds: IntArray
 
 
-class KeyPlayer:
+class KeyRunner:
     """Plays the rounds of a few dozen keys at a time.
 
     Parameters
@@ -69,12 +80,12 @@ class KeyPlayer:
         self._shared, self._planner, self._form = shared, planner, form
         self._fixed = shared.fixed.coefs[None]
         none = np.empty(0, dtype=np.int64)
-        self._no_rows = Rows(np.empty((0, shared.shape.n_features)), np.empty(0), none, none > 0, none)
+        self._no_rows = KeyedRows(np.empty((0, shared.shape.n_features)), np.empty(0), none, none > 0, none)
         # Stacks that no call uses at the moment, by their number of keys. A call takes one out, and puts it back.
         self._spare: dict[int, KeyStack] = {}
 
-    def play(
-        self, names: list[Any], states: list[bytes | None], new: Rows, counts: IntArray, *, is_last: bool
+    def run(
+        self, names: list[Any], states: list[bytes | None], new: KeyedRows, counts: IntArray, *, is_last: bool
     ) -> Played:
         """Play all rounds that the new rows complete.
 
@@ -109,7 +120,9 @@ class KeyPlayer:
         self._spare[len(stack)] = stack
         return played
 
-    def read(self, names: list[Any], states: list[bytes | None], most_rows: int = 0) -> tuple[KeyStack, list[Rows]]:
+    def read(
+        self, names: list[Any], states: list[bytes | None], most_rows: int = 0
+    ) -> tuple[KeyStack, list[KeyedRows]]:
         """Return keys as a stack, with room for the rounds that so many rows per key can make, and the waiting rows."""
         shared, form = self._shared, self._form
         most_rounds = most_rows + 1 + max(sum(form.peek(state)) if state else 0 for state in states)
@@ -121,7 +134,7 @@ class KeyPlayer:
                 waiting.append(self._no_rows)
                 continue
             matrix = form.unpack(state, stack, key, names[key])
-            waiting.append(Rows.from_matrix(matrix) if len(matrix) else self._no_rows)
+            waiting.append(KeyedRows.from_matrix(matrix) if len(matrix) else self._no_rows)
             if not stack.is_moved[key]:
                 stack.fitted[key] = shared.base_shares[0]
             if any(stack.n_merged[key].tolist()):
@@ -159,12 +172,12 @@ class KeyPlayer:
     def _play_round(
         self, stack: KeyStack, active: IntArray, X: FloatArray, starts: IntArray, names: list[Any]
     ) -> list[KeyEvent]:
-        """Play one round of each active key: the steps are those of `accous.model.round.play_round`."""
+        """Play one round of each active key: the steps are those of `accous.model.round.run_round`."""
         shared = self._shared
         was_held = stack.numbers[Number.IS_HELD].tolist()
         features, is_long = shared.ratio.features_.transform_each(X)
         step_sizes = np.array([shared.ratio.step_size_for(n) for n in (starts[1:] - starts[:-1]).tolist()])
-        ratios = shared.rounds.play(stack, active, features, starts, step_sizes)
+        ratios = shared.rounds.run(stack, active, features, starts, step_sizes)
         due = keys_to_look_at(stack, active)
         look_at_pools(shared, stack, due)
         pooled = shared.rounds.pool(stack, active, ratios)
@@ -214,7 +227,7 @@ class KeyPlayer:
         ends, lasts = plan.ends.tolist(), plan.offsets[1:].tolist()
         matrix = np.empty((len(rows), 0))
         if ends != lasts:
-            matrix = Rows(rows.X, rows.times, rows.numbers, outcome.rounds > 0, rows.positions).to_matrix()
+            matrix = KeyedRows(rows.X, rows.times, rows.numbers, outcome.rounds > 0, rows.positions).to_matrix()
         played = Played(
             [
                 self._form.pack(stack, key, matrix[start:end])
@@ -355,7 +368,7 @@ class KeyedAdapter:
         }
         self.fingerprint = self.shared.fingerprint(self.settings)
         self._form = StateFormat(self.shared.shape, self.fingerprint)
-        self.player = KeyPlayer(self.shared, ChunkPlanner(self._planner), self._form)
+        self.runner = KeyRunner(self.shared, ChunkPlanner(self._planner), self._form)
         shape = self.shared.shape
         self._n_together = max(1, min(_MOST_KEYS, _MOST_NUMBERS // (shape.n_reference * (shape.n_slots + 3))))
 
@@ -388,7 +401,7 @@ class KeyedAdapter:
         if times is not None:
             rows = rows.in_order()
         counts = np.array([len(rows)])
-        played = self.player.play([None], [state], rows, counts, is_last=is_last)
+        played = self.runner.run([None], [state], rows, counts, is_last=is_last)
         predictions = self._predictions([None], [played], [_ONE_KEY], given)
         return played.states[0], predictions, played.events
 
@@ -441,7 +454,7 @@ class KeyedAdapter:
             indices = np.concatenate([np.arange(ends[key] - counts[key], ends[key]) for key in part.tolist()])
             before = [states.get(name) for name in of_part]
             some = rows.take(indices)
-            played.append(self.player.play(of_part, before, some, counts[part], is_last=is_last))
+            played.append(self.runner.run(of_part, before, some, counts[part], is_last=is_last))
             after.update(zip(of_part, played[-1].states, strict=True))
             parts.append(part)
         events = [event for each in played for event in each.events]
@@ -471,17 +484,17 @@ class KeyedAdapter:
         names = list(states)
         for first in range(0, len(names), self._n_together):
             part = names[first : first + self._n_together]
-            stack, _ = self.player.read(part, [states[name] for name in part])
+            stack, _ = self.runner.read(part, [states[name] for name in part])
             found += [read_key(self.shared, stack, key, name) for key, name in enumerate(part)]
         return found
 
-    def _read(self, X: Any, times: Any, numbers: Any) -> Rows:
+    def _read(self, X: Any, times: Any, numbers: Any) -> KeyedRows:
         rows = read_rows(self.shared.model, select_columns(self.shared.model, X), reset=False, min_rows=0)
         n_rows = len(rows)
         if times is None and self._planner.needs_times:
             raise DataError("KeyedAdapter needs times for round_time, lateness or late: pass times, one per row.")
         positions = np.arange(n_rows)
-        return Rows(
+        return KeyedRows(
             np.ascontiguousarray(rows, dtype=np.float64),
             _nothing(n_rows, np.nan) if times is None else read_times(times, n_rows),
             _nothing(n_rows, -1) if numbers is None else read_numbers(numbers, n_rows),
@@ -494,7 +507,7 @@ class KeyedAdapter:
     ) -> Predictions:
         """Put together what all parts predicted; ``given`` are the times that the caller gave."""
         if not played:
-            played, parts = [self.player.nothing()], [np.empty(0, dtype=np.int64)]
+            played, parts = [self.runner.nothing()], [np.empty(0, dtype=np.int64)]
         if len(names) == 1:
             return self._predictions_of_one(names[0], played[0], given)
         together = [each.rows for each in played]
@@ -550,7 +563,7 @@ def _nothing(n_rows: int, value: float) -> NDArray[Any]:
     return array
 
 
-def _by_key(rows: Rows, codes: IntArray, n_keys: int, *, has_times: bool) -> tuple[Rows, IntArray]:
+def _by_key(rows: KeyedRows, codes: IntArray, n_keys: int, *, has_times: bool) -> tuple[KeyedRows, IntArray]:
     """Return the rows with those of a key together, in the order of their times, and how many each key has."""
     order = np.lexsort((rows.times, codes)) if has_times else np.argsort(codes, kind="stable")
     if has_times:

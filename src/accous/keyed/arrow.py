@@ -20,7 +20,6 @@ from joblib import Parallel, delayed
 
 from accous.diagnostics.trust import VERDICTS
 from accous.exceptions import CheckpointError, DataError, ParameterError
-from accous.extras import import_extra
 from accous.keyed.adapter import KeyedAdapter
 from accous.keyed.readings import KeyReading
 from accous.keyed.shared import KeyEvent, Predictions
@@ -29,6 +28,7 @@ from accous.model.estimators import AdaptiveRegressor
 from accous.model_folders import load, save
 from accous.parameters import require_integer
 from accous.table.rows import to_polars
+from accous.text import import_extra
 
 if TYPE_CHECKING:
     import pyarrow as pa

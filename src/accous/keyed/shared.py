@@ -15,7 +15,7 @@ from accous.core.ensemble import NarrowReference
 from accous.core.kernels_keys import sample_shares
 from accous.core.many_keys import KeyRounds, KeyShape
 from accous.exceptions import DataError, ParameterError
-from accous.model.estimators import AdaptiveClassifier, AdaptiveModel, AdaptiveRegressor
+from accous.model.estimators import AdaptiveClassifier, AdaptiveEstimator, AdaptiveRegressor
 from accous.model.predictors import LinearPredictor
 from accous.model.round import RoundRules
 from accous.ratio.online import OnlineDensityRatio
@@ -121,7 +121,7 @@ def _not_a_classifier(model: Any) -> str:
     if isinstance(model, AdaptiveRegressor):
         return "Keys predict classes only: a KeyedAdapter takes a fitted AdaptiveClassifier, got an AdaptiveRegressor."
     sentence = f"A KeyedAdapter takes a fitted AdaptiveClassifier, got {type(model).__name__}"
-    if isinstance(getattr(model, "model", None), AdaptiveModel):
+    if isinstance(getattr(model, "model", None), AdaptiveEstimator):
         return f"{sentence}: pass its attribute `model`, and the rows as its method `prepare` encodes them."
     return f"{sentence}."
 

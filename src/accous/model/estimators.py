@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from contextlib import AbstractContextManager, nullcontext
-from copy import copy
+from contextlib import nullcontext
 from dataclasses import replace
-from html import escape
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +13,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 
-from accous.arrays import FloatArray, IntArray
-from accous.diagnostics.drift import ReferenceColumns
-from accous.diagnostics.losses import effective_sample_size, read_loss
-from accous.diagnostics.messages import LossScale
-from accous.diagnostics.risk import conformal_intervals, conformal_sets
+from accous.arrays import BoolArray, FloatArray, IntArray, from_plain, to_plain
+from accous.diagnostics.coverage import Coverage
+from accous.diagnostics.drift import DriftEvent, ReferenceColumns, Regime
+from accous.diagnostics.labels import Audit, JudgedRows, MeasuredError
+from accous.diagnostics.losses import read_loss
+from accous.diagnostics.risk import RiskEstimate, conformal_intervals, conformal_sets
+from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError, ParameterError
-from accous.model.backtest import Backtest, Verification
-from accous.model.input_errors import naming_values, warn_of_traps
-from accous.model.labels import Extending, LateLabelling
+from accous.model.backtest import Backtest, TimeHalves, Verification, halves_of, verify, verify_again
+from accous.model.labels import is_before_joining, judge_late_rows, on_new_reference, rows_to_keep, with_labels
 from accous.model.predictors import (
     ErmRecipe,
     EstimatorRecipe,
@@ -36,9 +34,10 @@ from accous.model.predictors import (
 from accous.model.round import (
     AdaptationState,
     RoundRules,
-    play_round,
+    log_events,
     predictors_from_plain,
     rounds_between_refits,
+    run_round,
     seconds_of,
     start_state,
     state_from_plain,
@@ -46,17 +45,27 @@ from accous.model.round import (
     under_guard,
 )
 from accous.model.safeguards import CAUTIONS, FREE, FixedModel, choose_guard
-from accous.model.snapshot import Auditing, Estimating, Monitoring, Remembering, log_events
-from accous.model.tasks import ClassTask, NumberTask, Task, read_base_weights, read_class_task, read_targets
-from accous.model.watching import Covering, ReferenceCover, rounds_frame
-from accous.parameters import require_choice, require_number, require_share
-from accous.ratio.base import RatioEstimator, unchanged_on_failure
+from accous.model.snapshot import Snapshot, state_html
+from accous.model.tasks import (
+    ClassTask,
+    NumberTask,
+    Task,
+    read_base_weights,
+    read_class_task,
+    read_targets,
+    warn_of_traps,
+)
+from accous.model.watching import ReferenceCover
+from accous.parameters import require_choice, require_integer, require_number, require_share
+from accous.ratio.base import RatioEstimator, ratios_of_reference, unchanged_on_failure
 from accous.ratio.online import NoShift, OnlineDensityRatio
-from accous.text import LOGGER, count
-from accous.threads import TakesTurns, one_blas_thread, one_openmp_thread_if_few
+from accous.text import LOGGER
+from accous.threads import Lockable, one_blas_thread, one_openmp_thread_if_few
 from accous.validation import (
     LearnedAttributes,
+    append_rows,
     count_rows,
+    naming_values,
     own_copy,
     read_frame,
     read_rows,
@@ -64,285 +73,15 @@ from accous.validation import (
     select_columns,
 )
 
-# --- The rounds of an adaptive model: learn from a batch, or predict it and learn from it in one call
-
-
-class Learning:
-    """The methods of an adaptive model that run a round."""
-
-    state_: AdaptationState
-    rules_: RoundRules
-    fixed_: FixedModel
-    task_: Task
-    estimator: Any
-    reference_: Any
-    refit: int | str
-    fallback: str
-    caution: str
-
-    if TYPE_CHECKING:
-
-        def turn(self) -> AbstractContextManager[Any]:  # noqa: D102
-            ...
-
-        def _require_fitted(self, attribute: str) -> None: ...
-
-        def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any: ...
-
-        def _take_up_parameters(self) -> None: ...
-
-        def _predicted(self, method: str, rows: Any) -> NDArray[Any]: ...
-
-    def adapt(self, X_batch: Any, y: None = None) -> Self:
-        """Run one round: learn from an unlabelled batch of any size.
-
-        An empty batch changes nothing and does not count as a round. If anything fails, the model keeps its state from
-        before the call. Several threads may call this at once: they take turns, and no batch is lost. Threads that
-        predict do not wait; they use the state after the last complete round.
-
-        Parameters
-        ----------
-        X_batch : array or frame of shape (n_batch, n_features)
-            Columns of a frame are found by name, in any order; others are left out.
-        y : None
-            No round learns from labels: pass those to ``observe`` or ``extend``.
-        """
-        _refuse_labels("adapt", y)
-        self._play(X_batch)
-        return self
-
-    def step(self, X_batch: Any, y: None = None) -> NDArray[Any]:
-        """Predict a batch, then learn from it: ``predict`` and ``adapt`` in one call that reads the rows once.
-
-        The results are the same, bit for bit. Threads that call this or ``adapt`` take turns, so the predictions are
-        those of the state that the round starts from. If learning fails, the model keeps its state, and the error is
-        raised.
-
-        Parameters
-        ----------
-        X_batch : array or frame of shape (n_batch, n_features)
-            Columns of a frame are found by name, in any order; others are left out.
-        y : None
-            No round learns from labels: pass those to ``observe`` or ``extend``.
-
-        Returns
-        -------
-        array of shape (n_batch,)
-            The prediction of each row.
-        """
-        _refuse_labels("step", y)
-        predicted: NDArray[Any] = self._play(X_batch, predicts=True)
-        return predicted
-
-    def _play(self, X_batch: Any, *, predicts: bool = False) -> Any:
-        """Run one round; return the predictions from before it if they are asked for."""
-        attributes = vars(self)
-        if "state_" not in attributes:
-            self._require_fitted("state_")
-        if "feature_names_in_" in attributes:
-            X_batch = select_columns(self, X_batch)
-        rows = self._read(X_batch, reset=False, min_rows=0)
-        predicted, n_rows = None, count_rows(rows)
-        if n_rows == 0:
-            return self.task_.none
-        with self.turn(), nullcontext() if self.estimator is None else naming_values(X_batch, self.reference_):
-            if predicts:
-                predicted = self._predicted("predict", rows)
-            if (self.refit, self.fallback == "auto", self.caution) != self.rules_.chosen:
-                self._take_up_parameters()
-            before = self.state_
-            with nullcontext() if self.rules_.limits_blas else one_blas_thread():
-                after = self.state_ = play_round(self.rules_, before, rows, X_batch, n_rows)
-        if (
-            after.watch.log is not before.watch.log
-            or after.fallback.check is not before.fallback.check
-            or after.columns is not before.columns
-        ) and not self.rules_.is_replay:
-            log_events(before, after, self.fixed_)
-        return predicted
-
-
-def _refuse_labels(method: str, y: Any) -> None:
-    if y is not None:
-        raise ParameterError(
-            f"{method} takes no labels: count those that arrive late with observe(X, y), or add them to the reference "
-            "with extend(X, y)."
-        )
-
-
-# --- The predictions of an adaptive model, in scikit-learn's methods
-
-
-class Predicting:
-    """The methods of an adaptive model that predict; none of them learns anything."""
-
-    state_: Any
-    fixed_: FixedModel
-    task_: Task
-    estimator: Any
-    reference_: Any
-
-    if TYPE_CHECKING:
-
-        @property
-        def estimator_(self) -> Any:  # noqa: D102
-            ...
-
-        def _require_fitted(self, attribute: str) -> None: ...
-
-        def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any: ...
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predict each row with the current predictor; an empty input gives an empty output."""
-        self._require_fitted("state_")
-        rows = self._read(X, reset=False, min_rows=0)
-        return self._predicted("predict", rows) if count_rows(rows) else self.task_.none
-
-    def predict_fixed(self, X: Any) -> NDArray[Any]:
-        """Predict with the model that never adapts."""
-        self._require_fitted("state_")
-        rows = self._read(X, reset=False, min_rows=0)
-        with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
-            return np.asarray(self.fixed_.estimator.predict(rows)) if count_rows(rows) else self.task_.none
-
-    def _predicted(self, method: str, rows: Any) -> NDArray[Any]:
-        """Call a method of the predictor in use; errors about a value in a frame name its column."""
-        if self.estimator is None:
-            return np.asarray(getattr(self.estimator_, method)(rows))
-        with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
-            return np.asarray(getattr(self.estimator_, method)(rows))
-
-
-# --- How a fitted model looks in a notebook: its state and verdict above scikit-learn's diagram of the
-#     parameters
-
-
-# Up to these sizes, the answers took less than 0.1 s of processor time; a display must not keep you waiting.
-_MOST_VALUES = 500_000
-_MOST_PRODUCTS = 50_000_000
-_QUESTIONS = {
-    "inputs": "Does the reference cover the inputs?",
-    "adaptation": "Is the adapted model better than the fixed one?",
-    "predictions": "Can you believe the estimated error?",
-}
-_CELL = 'style="text-align: left; vertical-align: top"'
-_UNREAD = "not shown, because it takes longer than a moment: print(model.trust_)"
-
-
-class NotebookDisplay:
-    """The HTML of an adaptive model; that of an unfitted one is scikit-learn's own."""
-
-    def _repr_html_inner(self) -> str:
-        return _state_or_nothing(self) + str(super()._repr_html_inner())  # type: ignore[misc]
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        shown: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
-        if "text/html" in shown:
-            shown["text/html"] = _state_or_nothing(self) + shown["text/html"]
-        return shown
-
-    def _get_fitted_attr_html(self, doc_link: str = "") -> dict[str, Any]:
-        """Return nothing for scikit-learn's list of attributes, which would read all of them: many are computed."""
-        return {}
-
-
-def _state_or_nothing(model: Any) -> str:
-    """Return the state of a fitted model; a display never raises an error."""
-    if "state_" not in vars(model):
-        return ""
-    try:
-        return state_html(model)
-    except Exception:
-        LOGGER.debug("The state of a model could not be shown.", exc_info=True)
-        return ""
-
-
-def state_html(model: Any) -> str:
-    """Return the state and the verdict of a fitted model as an HTML table.
-
-    The answers are shown if they have been read since the last round, or if reading them takes less than about 0.1 s.
-
-    Parameters
-    ----------
-    model : AdaptiveClassifier or AdaptiveRegressor
-    """
-    state = model.state_
-    # Read from a copy, so that the display leaves no trace, such as an error in the history.
-    model = copy(model)
-    model.state_ = replace(state, cache=dict(state.cache))
-    n_reference = len(state.weights)
-    rows = [
-        ("Rounds", f"{state.n_rounds:,} ({count(state.n_rows, 'row')}), {count(state.n_refits, 'refit')}"),
-        ("Effective rows", f"{model.effective_sample_size_:,.0f} of {n_reference:,} reference rows carry the weight"),
-        ("Predictions", _predictor(state)),
-    ]
-    rows += _answers(model) if "trust" in state.cache or _is_quick(model) else [("Verdict", _UNREAD)]
-    lines = "".join(f"<tr><th {_CELL}>{escape(name)}</th><td {_CELL}>{escape(text)}</td></tr>" for name, text in rows)
-    return f'<table class="accous-state">{lines}</table>'
-
-
-def _answers(model: Any) -> list[tuple[str, str]]:
-    trust, risk, measured = model.trust_, model.risk_, model.measured_
-    scale = model.fixed_.scale
-    estimate = _error(scale, risk.adapted, risk.adapted_low, risk.adapted_high) if risk.is_known else "not known"
-    estimate += "" if risk.is_covered else f": {risk.why_not_covered}"
-    rows = [(f"Estimated {scale.name}", estimate)]
-    if measured is not None:
-        of_labels = _error(scale, measured.error, measured.error_low, measured.error_high)
-        rows.append((f"Measured {scale.name}", of_labels))
-    rows.append(("Verdict", trust.verdict))
-    for name, question in _QUESTIONS.items():
-        found = getattr(trust, name)
-        rows.append((question, f"{found.answer.capitalize()}. {found.sentence}"))
-    return rows
-
-
-def _predictor(state: Any) -> str:
-    if not state.rounds.is_moved:
-        return "by the fixed model: nothing to adapt to so far"
-    if state.fallback.veto.is_held:
-        return "by the fixed model: the adapted one is held back"
-    return "by the adapted model"
-
-
-def _error(scale: LossScale, error: float, low: float, high: float) -> str:
-    if math.isnan(error):
-        return "not known"
-    return f"{scale.shown(error)} (90 % interval {scale.shown(low)} to {scale.shown(high)})"
-
-
-def _is_quick(model: Any) -> bool:
-    """Whether the answers are quick to compute: those about a user's estimator need several fits."""
-    if model.estimator is not None:
-        return False
-    n_rows, n_columns = model.reference_.shape
-    n_coefficients = n_columns * model.task_.n_outputs
-    return n_rows * n_columns <= _MOST_VALUES and n_rows * n_coefficients**2 <= _MOST_PRODUCTS
-
-
-# --- What an adaptive model is, whatever it predicts: fitted once, then adapted by importance-weighted ERM
-
-
 _ROWS_OF_ROUND, _NEVER = 10, 1 << 62
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
 
 
-class AdaptiveModel(
-    LearnedAttributes,
-    TakesTurns,
-    Learning,
-    Verification,
-    LateLabelling,
-    Extending,
-    Predicting,
-    Monitoring,
-    Estimating,
-    Auditing,
-    Covering,
-    Remembering,
-    NotebookDisplay,
-):
-    """The life of `accous.AdaptiveClassifier` and `accous.AdaptiveRegressor`.
+class AdaptiveEstimator(LearnedAttributes, Lockable):
+    """The life of `accous.AdaptiveClassifier` and `accous.AdaptiveRegressor`, whatever they predict.
+
+    ``rules_`` is what ``fit`` set up, ``state_`` what the last round left; `accous.model.round` moves the state, and
+    `accous.model.snapshot` reads from both.
 
     Attributes
     ----------
@@ -352,7 +91,13 @@ class AdaptiveModel(
 
     penalty: ClassVar[str]
     state_: AdaptationState
+    rules_: RoundRules
+    verification_: Verification
     task_: Any
+    erm_: WeightedErm
+    fixed_: FixedModel
+    base_weight_: FloatArray
+    reference_: Any
     estimator: Any
     ratio: Any
     refit: int | str
@@ -363,6 +108,8 @@ class AdaptiveModel(
     caution: str
     random_state: Any
     n_features_in_: int
+
+    # --- what classes and numbers do in their own way ---------------------------------------------------------------
 
     def _read_task(self, y: Any, n_rows: int) -> Task:
         """Read the labels of a reference."""
@@ -380,6 +127,8 @@ class AdaptiveModel(
     def _own_recipe(self, scales: FloatArray | None) -> ErmRecipe:
         """Return the built-in regression; its penalty acts on columns divided by the scales."""
         raise NotImplementedError
+
+    # --- fit, adapt, predict ------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, order: Any = None) -> Self:
         """Fit on a labelled reference and forget all earlier rounds.
@@ -405,7 +154,7 @@ class AdaptiveModel(
         """
         self._check_parameters()
         self.rounds_between_refits_ = 0
-        with self.turn(), unchanged_on_failure(self), one_blas_thread(), naming_values(X):
+        with self.lock(), unchanged_on_failure(self), one_blas_thread(), naming_values(X):
             rows = self._read(X, reset=True, min_rows=2)
             self.task_ = self._read_task(y, count_rows(rows))
             self.base_weight_ = read_base_weights(sample_weight, count_rows(rows))
@@ -417,55 +166,440 @@ class AdaptiveModel(
             self.erm_ = self._make_erm()
             estimator = self.erm_.fit(self.base_weight_, None)
             self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, estimator)
-            self._verify(X, y, order)
+            self.verification_ = verify(self, X, y, order)
             self.rules_ = self._make_rules(ratio)
             self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, self.rules_.guard)
             self._limit_refits(rows, X)
             self._prepare_readings()
         return self
 
-    def _prepare_readings(self) -> None:
-        """Make the fits that readings of a model with the user's estimator need, so that a reading makes none.
+    def adapt(self, X_batch: Any, y: None = None) -> Self:
+        """Run one round: learn from an unlabelled batch of any size.
 
-        A model that never adapts is made to predict, often many times in a cross-validation, so it makes none of them.
+        An empty batch changes nothing and does not count as a round. If anything fails, the model keeps its state from
+        before the call. Several threads may call this at once: they take turns, and no batch is lost. Threads that
+        predict do not wait; they use the state after the last complete round.
+
+        Parameters
+        ----------
+        X_batch : array or frame of shape (n_batch, n_features)
+            Columns of a frame are found by name, in any order; others are left out.
+        y : None
+            No round learns from labels: pass those to ``observe`` or ``extend``.
         """
-        if self.estimator is None or isinstance(self.state_.ratio, NoShift):
-            return
-        try:
-            self.fixed_.prepare()
-        except ValueError:
-            # The user's estimator could not be fitted on a part: who reads its risk sees the error.
-            return
-        if self.halves_ is not None:
-            self.halves_.prepare()
+        if y is not None:
+            raise _labels_refused("adapt")
+        self._run(X_batch)
+        return self
 
-    def _limit_refits(self, rows: Any, X: Any) -> None:
-        """Measure how many rounds a refit takes, if there is a budget for refits and they are not quick anyway."""
-        budget = self.refit_budget
-        if budget is None or self.estimator is None or self.erm_.keeps_first_fit:
-            return
-        some = np.arange(min(_ROWS_OF_ROUND, count_rows(rows)))
-        batch, read = _safe_indexing(X, some), _safe_indexing(rows, some)
-        rules, state = replace(self.rules_, refit=_NEVER), self.state_
+    def step(self, X_batch: Any, y: None = None) -> NDArray[Any]:
+        """Predict a batch, then learn from it: ``predict`` and ``adapt`` in one call that reads the rows once.
 
-        def play() -> None:
-            with one_openmp_thread_if_few(len(some)):
-                state.estimator.predict(read)
-            play_round(rules, state, read, batch, len(some))
+        The results are the same, bit for bit. Threads that call this or ``adapt`` take turns, so the predictions are
+        those of the state that the round starts from. If learning fails, the model keeps its state, and the error is
+        raised.
 
-        refit = seconds_of(lambda: self.erm_.fit(self.base_weight_, state.estimator), n_times=1)
-        self.rounds_between_refits_ = rounds_between_refits(float(budget), refit, seconds_of(play))
-        self.rules_ = self._make_rules(state.ratio)
+        Parameters
+        ----------
+        X_batch : array or frame of shape (n_batch, n_features)
+            Columns of a frame are found by name, in any order; others are left out.
+        y : None
+            No round learns from labels: pass those to ``observe`` or ``extend``.
+
+        Returns
+        -------
+        array of shape (n_batch,)
+            The prediction of each row.
+        """
+        if y is not None:
+            raise _labels_refused("step")
+        predicted: NDArray[Any] = self._run(X_batch, predicts=True)
+        return predicted
+
+    def _run(self, X_batch: Any, *, predicts: bool = False) -> Any:
+        """Run one round; return the predictions from before it if they are asked for."""
+        attributes = vars(self)
+        if "state_" not in attributes:
+            self._require_fitted("state_")
+        if "feature_names_in_" in attributes:
+            X_batch = select_columns(self, X_batch)
+        is_own = self.estimator is None
+        rows = (
+            read_rows(self, X_batch, reset=False, min_rows=0)
+            if is_own
+            else self._read(X_batch, reset=False, min_rows=0)
+        )
+        predicted, n_rows = None, len(rows) if is_own else count_rows(rows)
+        if n_rows == 0:
+            return self.task_.none
+        with self.lock(), nullcontext() if is_own else naming_values(X_batch, self.reference_):
+            if predicts:
+                predicted = self._predicted("predict", rows)
+            if (self.refit, self.fallback == "auto", self.caution) != self.rules_.chosen:
+                self._take_up_parameters()
+            before = self.state_
+            with nullcontext() if self.rules_.limits_blas else one_blas_thread():
+                after = self.state_ = run_round(self.rules_, before, rows, X_batch, n_rows, self._known_risk())
+        if (
+            after.watch.log is not before.watch.log
+            or after.fallback.check is not before.fallback.check
+            or after.columns is not before.columns
+        ) and not self.rules_.is_replay:
+            log_events(before, after, self.fixed_)
+        return predicted
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict each row with the current predictor; an empty input gives an empty output."""
+        self._require_fitted("state_")
+        rows = self._read(X, reset=False, min_rows=0)
+        return self._predicted("predict", rows) if count_rows(rows) else self.task_.none
+
+    def predict_fixed(self, X: Any) -> NDArray[Any]:
+        """Predict with the model that never adapts."""
+        self._require_fitted("state_")
+        rows = self._read(X, reset=False, min_rows=0)
+        with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
+            return np.asarray(self.fixed_.estimator.predict(rows)) if count_rows(rows) else self.task_.none
+
+    def _predicted(self, method: str, rows: Any) -> NDArray[Any]:
+        """Call a method of the predictor in use; errors about a value in a frame name its column."""
+        if self.estimator is None:
+            return np.asarray(getattr(self.estimator_, method)(rows))
+        with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
+            return np.asarray(getattr(self.estimator_, method)(rows))
+
+    # --- labels that come late ----------------------------------------------------------------------------------
+
+    def observe(
+        self,
+        X: Any,
+        y: Any,
+        predicted: Any = None,
+        predicted_fixed: Any = None,
+        estimated: Any = None,
+        intervals: Any = None,
+        rounds: Any = None,
+    ) -> Self:
+        """Count labels that arrived late, for any rows of the stream in any order; read the result in ``measured_``.
+
+        The predictor does not learn from them. A class that the reference does not have counts as an error of both
+        models and is counted by name.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_rows, n_features), or None
+            The rows. None if you only have predictions: then ``predicted`` is needed, and the rows are not tested for
+            a changed P(y | x).
+        y : array of shape (n_rows,)
+            Their labels, oldest first: each row counts a little less than the next.
+        predicted : array of shape (n_rows,), optional
+            What ``predict`` returned for these rows at the time. None predicts them now.
+        predicted_fixed : array of shape (n_rows,), optional
+            The same for the fixed model, ``fixed_.estimator``.
+        estimated : array of shape (n_rows, 3), optional
+            The estimated error at the time of each row and the ends of its interval, to compare with; NaN where it is
+            not known. None takes ``risk_`` at the time of this call.
+        intervals : array of shape (n_rows, 2), optional
+            Of a regressor, what ``predict_interval`` returned at the time with ``alpha=0.1``; NaN where there was none.
+            ``measured_.intervals`` then counts how many true numbers lay inside.
+        rounds : array of shape (n_rows,), optional
+            ``n_rounds_`` when each row was predicted; NaN where it is not known. Rows that were predicted before others
+            joined the reference (`extend`) are left out: they say nothing about the present predictors. Needs
+            ``predicted``. None says that all were predicted since.
+        """
+        self._require_fitted("state_")
+        X = select_columns(self, X)
+        rows = None if X is None else self._read(X, reset=False, min_rows=0)
+        if rows is None and predicted is None:
+            raise DataError("observe needs the rows X, or what was predicted for them: pass X or predicted.")
+        n_rows = count_rows(y) if rows is None else count_rows(rows)
+        late = self.task_.read_late(y, n_rows)
+        if rounds is not None and predicted is None:
+            raise ParameterError("rounds says when rows were predicted: pass predicted too, or leave rounds out.")
+        if rounds is not None and np.shape(rounds) != (n_rows,):
+            raise DataError(f"rounds must have the shape ({n_rows},), got {np.shape(rounds)}.")
+        if n_rows == 0:
+            return self
+        given = {"predicted": predicted, "predicted_fixed": predicted_fixed, "estimated": estimated}
+        # The whole comparison: rows that join meanwhile would change the reference in the middle of it.
+        with self.lock():
+            judged = judge_late_rows(self.current(), X, rows, late, intervals=intervals, **given)
+            self.add_judged_rows(judged, rounds)
+        return self
+
+    def is_before_joining(self, rounds: Any) -> BoolArray:
+        """Return which rows were predicted before rows last joined the reference; none if none joined.
+
+        Parameters
+        ----------
+        rounds : array of shape (n_rows,)
+            ``n_rounds_`` when each row was predicted; NaN where it is not known.
+        """
+        return is_before_joining(self.state_, rounds)
+
+    def add_judged_rows(self, rows: JudgedRows, rounds: Any = None) -> None:
+        """Count labelled rows that were already compared with their predictions.
+
+        Parameters
+        ----------
+        rows : JudgedRows
+        rounds : array of shape (n_rows,), optional
+            As for `observe`.
+        """
+        with self.lock():
+            rows = rows if rounds is None else rows.part(~is_before_joining(self.state_, rounds))
+            if len(rows):
+                self._replace_state(with_labels(self.state_, rows), with_new_labels=True)
+
+    def note_risk(self, number: int, risk: RiskEstimate) -> None:
+        """Note the error that was estimated after a round, in the history, when other rounds have followed.
+
+        Parameters
+        ----------
+        number : int
+            The round.
+        risk : RiskEstimate
+        """
+        with self.lock():
+            rounds = self.state_.rounds.noting(self.state_.n_rounds - number, risk)
+            self._replace_state(replace(self.state_, rounds=rounds))
+
+    def extend(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        order: Any = True,
+        max_reference: int | None = None,
+        drop: str = "oldest",
+    ) -> Self:
+        """Add labelled rows to the reference and fit again; what the rounds have learned goes on.
+
+        Use it when late labels show that P(y | x) has changed, which no weighting of the old reference can correct.
+        Call ``observe`` first if the same labels are to be measured: afterwards the model has seen them.
+
+        The ratio keeps its theta, its learners and the scaling of the first fit, and counts the new rows as reference
+        from now on. One-step ratios, and your own unless it implements ``on_reference``, start again with the next
+        batch. The adapted predictor is fitted at once. The fixed predictor becomes the fit on the new reference without
+        importance weights, so it is still what the adaptation is compared with. What ``measured_`` counted before
+        counts for 50 rows at most, because it is about earlier predictors. Labels of a classifier may be new classes;
+        predictions then have these classes too.
+
+        It is not possible with `OnlineDensityRatio` or `SingleLearnerRatio` and a transformer as ``feature_map``: a
+        loaded model fits the transformer on the whole reference, and theta belongs to the features of the first one.
+        Fit a new model on the old rows and the new ones together, or transform the columns before they reach the model.
+
+        A reference with an order in time is replayed again, once and from the middle, and the outcome takes the place
+        of ``backtest_``. It decides anew how far estimates are believed and whether to adapt. If anything fails, the
+        model stays as it was. Threads that learn wait meanwhile; do not predict with the model from another thread.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_rows, n_features)
+            An empty one changes nothing.
+        y : array of shape (n_rows,)
+            Of the type of the reference's.
+        sample_weight : array of shape (n_rows,), optional
+            Base weights of the new rows. None gives each the mean base weight of the reference.
+        order : bool or array of shape (n_rows,), default=True
+            The new rows count as later than all others. True says that they are in order of time, and an array gives
+            their times, as for ``fit``. False says that they have no order: then the reference has none any more, the
+            backtest is dropped, and ``trust_`` says why nothing is verified. Ignored if the reference has no order.
+        max_reference : int, optional
+            Most rows of the reference. None is twice the number of rows that ``fit`` was given. A smaller number lets
+            the old rows leave sooner after an abrupt change.
+        drop : {"oldest", "least weight"}, default="oldest"
+            Which rows leave if there are more: those that joined first, or those with the smallest importance weights
+            now. Five rows of each class always stay.
+        """
+        self._require_fitted("state_")
+        require_choice("drop", drop, ("oldest", "least weight"))
+        if max_reference is not None:
+            require_integer("max_reference", max_reference, at_least=2, or_else=" or None")
+        X = select_columns(self, X)
+        rows = self._read(X, reset=False, min_rows=0)
+        if count_rows(rows) == 0:
+            return self
+        limit = 2 * self.state_.n_fitted if max_reference is None else int(max_reference)
+        with self.lock(), unchanged_on_failure(self), one_blas_thread():
+            task = self.task_.joined_by(y, count_rows(rows), type(self).__name__)
+            base = np.concatenate((self.base_weight_, self._weights_to_join(sample_weight, count_rows(rows))))
+            ratio = self.state_.ratio
+            of_ratio = append_rows(ratio.reference_, ratio.read(X))
+            ages = np.arange(len(task), dtype=np.float64)
+            if drop == "least weight":
+                ages = base * ratios_of_reference(ratio.on_reference(of_ratio))
+            kept = rows_to_keep(task.strata, ages, limit)
+            time_order = self.verification_.extended_order(len(task), kept, order)
+            self.reference_ = _take(append_rows(self.reference_, rows), kept)
+            self.task_, self.base_weight_ = task.part(kept), base[kept]
+            self.verification_ = verify_again(self, time_order)
+            self.erm_ = self._make_erm()
+            self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, self.erm_.fit(self.base_weight_, None))
+            ratio = ratio.on_reference(_take(of_ratio, kept))
+            self.rules_ = self._make_rules(ratio)
+            self.state_ = on_new_reference(self.rules_, self.state_, ratio)
+            self._prepare_readings()
+        return self
+
+    def _weights_to_join(self, sample_weight: Any, n_rows: int) -> FloatArray:
+        if sample_weight is None:
+            return np.full(n_rows, self.base_weight_.mean())
+        return read_base_weights(sample_weight, n_rows)
+
+    def audit(self, X: Any, y: Any) -> Audit:
+        """Compare the error on labelled rows with the error to expect from the reference.
+
+        The rows may come from any round: they are compared with the reference weighted to match them. The model does
+        not learn from them.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_rows, n_features)
+            At least one row.
+        y : array of shape (n_rows,)
+            Their labels; those of a classifier are among ``classes_``.
+        """
+        self._require_fitted("state_")
+        X = select_columns(self, X)
+        rows = self._read(X, reset=False, min_rows=0)
+        if count_rows(rows) == 0:
+            raise DataError("audit needs at least one labelled row, got none.")
+        truths = self.task_.read_known(y, count_rows(rows))
+        current = self.current()
+        with one_blas_thread():
+            current.require_errors("audit")
+            with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
+                predicted = np.asarray(current.predictor.predict(rows))
+            return current.audit(self.task_.errors_on(truths, predicted), rows, X)
+
+    def losses_on(self, y: NDArray[Any], predicted: NDArray[Any]) -> FloatArray:
+        """Return the losses of predictions.
+
+        Parameters
+        ----------
+        y : array of shape (n_rows,)
+            The labels.
+        predicted : array of shape (n_rows,)
+        """
+        return self.task_.losses(self.task_.errors_on(y, predicted))
+
+    # --- what it says of itself: all of it is read from one snapshot -------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """Return everything the model can say after the last round, in one object.
+
+        It stays as it is while rounds go on, and reading from it leaves no trace in the model.
+        """
+        self._require_fitted("state_")
+        return self.current().apart()
+
+    def current(self) -> Snapshot:
+        """Return the snapshot that the attributes read from: what they have read stays known until the next round."""
+        known: Snapshot | None = vars(self).get("_snapshot")
+        # The state first: a round that ends meanwhile replaces it, never the rules.
+        state = self.state_
+        if known is None or known.state is not state or known.rules is not self.rules_:
+            known = self._snapshot = Snapshot(self.rules_, state)
+        return known
+
+    def _replace_state(self, state: AdaptationState, *, with_new_labels: bool = False) -> None:
+        """Take up a state of the same round; what was read of the one before and is still true stays known."""
+        known = self.current().on(state, with_new_labels=with_new_labels)
+        self.state_, self._snapshot = state, known
+
+    def _known_risk(self) -> RiskEstimate | None:
+        """Return the estimated error if it has been read since the last round, for the history."""
+        known: Snapshot | None = vars(self).get("_snapshot")
+        return None if known is None or known.state is not self.state_ else known.known_risk
+
+    @property
+    def risk_(self) -> RiskEstimate:
+        """Label-free estimates of the current errors of the predictor in use and of the fixed predictor.
+
+        The intervals are widened and shifted by what the backtest showed and by the drift now. Without a backtest they
+        are widened by the drift alone.
+        """
+        return self.current().risk
+
+    @property
+    def risk_estimate_(self) -> float:
+        """Label-free estimate of the current error, computed on the first read in a round."""
+        return self.current().risk_estimate
+
+    def sampling_risk(self) -> RiskEstimate:
+        """Return the same estimates with intervals that account for sampling alone.
+
+        They are too narrow, even where P(y | x) stays and rows are exchangeable in time: on simulated streams they hold
+        the true error in 69 to 90 % of the cases, where 90 % is intended (docs/trust.md).
+        """
+        return self.current().sampling_risk
+
+    @property
+    def trust_(self) -> Trust:
+        """Three answers and a verdict, with their evidence."""
+        return self.current().trust
+
+    @property
+    def measured_(self) -> MeasuredError | None:
+        """The error that late labels have measured, and whether it contradicts the estimate; None without labels."""
+        return self.current().measured
+
+    @property
+    def coverage_(self) -> Coverage:
+        """How well the reference covers the recent rows: jointly, and column by column."""
+        return self.current().coverage
+
+    @property
+    def latest_coverage_(self) -> Coverage:
+        """How the reference lies beside the last 64 rows alone, which the weights follow; nothing about columns."""
+        return self.current().latest_coverage
+
+    @property
+    def drift_attribution_(self) -> FloatArray:
+        """Share of each input column in the log ratio of recent rounds; zeros while there is no shift."""
+        shares: FloatArray = self.current().drift_attribution
+        return shares
+
+    @property
+    def drift_events_(self) -> tuple[DriftEvent, ...]:
+        """The last hundred changes in the input distribution, and onsets in single columns, in order."""
+        return self.current().drift_events
+
+    @property
+    def regimes_(self) -> tuple[Regime, ...]:
+        """The regimes that the ratio remembers, in the order in which they were first seen.
+
+        Empty if the inputs have not settled away from the reference, and if the ratio estimator has no memory.
+        """
+        self._require_fitted("state_")
+        return self.current().regimes
+
+    @property
+    def history_(self) -> Any:
+        """What the last 10,000 rounds did, as a pandas frame."""
+        return self.current().history
+
+    @property
+    def history_in_use_(self) -> float:
+        """Mean interval length of the learners in use, weighted by their meta weights, in rounds."""
+        return self.current().history_in_use
+
+    @property
+    def effective_sample_size_(self) -> float:
+        """Effective number of reference rows under the current weights."""
+        return self.current().effective_sample_size
+
+    @property
+    def estimator_(self) -> Any:
+        """The predictor in use."""
+        return self.current().predictor
 
     @property
     def ratio_(self) -> Any:
         """The ratio estimator."""
         return self.state_.ratio
-
-    @property
-    def estimator_(self) -> Any:
-        """The predictor in use."""
-        return self._predictor(self.state_)
 
     @property
     def reference_weight_(self) -> FloatArray:
@@ -483,20 +617,100 @@ class AdaptiveModel(
         return self.state_.n_refits
 
     @property
-    def effective_sample_size_(self) -> float:
-        """Effective number of reference rows under the current weights."""
-        return effective_sample_size(self.state_.weights)
+    def backtest_(self) -> Backtest | None:
+        """The replay of the reference."""
+        return self.verification_.backtest
 
     @property
-    def history_(self) -> Any:
-        """What the last 10,000 rounds did, as a pandas frame."""
-        state = self.state_
-        return rounds_frame(state.rounds, state.cache, state.n_rounds)
+    def unverified_(self) -> str:
+        """Why there is no backtest although there is an order in time, or was one; empty otherwise."""
+        return self.verification_.unverified
 
-    def _names(self) -> list[str]:
-        """Names of the input columns."""
-        names = getattr(self, "feature_names_in_", None)
-        return [f"x{column}" for column in range(self.n_features_in_)] if names is None else list(map(str, names))
+    @property
+    def halves_(self) -> TimeHalves | None:
+        """Predictors of the halves of the reference, by time."""
+        return self.verification_.halves
+
+    def _repr_html_inner(self) -> str:
+        return self._state_html() + str(super()._repr_html_inner())  # type: ignore[misc]
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        shown: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
+        if "text/html" in shown:
+            shown["text/html"] = self._state_html() + shown["text/html"]
+        return shown
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> dict[str, Any]:
+        """Return nothing for scikit-learn's list of attributes, which would read all of them: many are computed."""
+        return {}
+
+    def _state_html(self) -> str:
+        """Return the state of a fitted model; a display never raises an error."""
+        if "state_" not in vars(self):
+            return ""
+        try:
+            return state_html(self.snapshot(), has_own_predictor=self.estimator is None)
+        except Exception:
+            LOGGER.debug("The state of a model could not be shown.", exc_info=True)
+            return ""
+
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    def state_to_plain(self) -> dict[str, Any]:
+        """Return the learned state without reference, labels and ratio, as nested dicts of arrays and numbers."""
+        if self.estimator is None:
+            return state_to_plain(self.state_, self.fixed_.estimator, self._known_risk())
+        own = {self._errors_name: self.fixed_.known_errors, "rounds_between_refits": self.rounds_between_refits_}
+        return state_to_plain(self.state_, None, self._known_risk()) | own
+
+    def state_from_plain(self, plain: dict[str, Any], ratio: RatioEstimator) -> None:
+        """Restore the state that ``state_to_plain`` returned; a user's estimator is refitted with its last weights."""
+        self.rounds_between_refits_ = plain.get("rounds_between_refits", 0)
+        if self.estimator is None:
+            self.erm_ = self._make_erm()
+            estimator, fixed = predictors_from_plain(plain, self.erm_)
+            self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, fixed)
+        else:
+            estimator = self._fit_again_with(plain["fitted_weights"], plain)
+        self.rules_ = self._make_rules(ratio)
+        self.state_ = under_guard(state_from_plain(plain, ratio, estimator), self.rules_.guard)
+
+    def verification_to_plain(self) -> dict[str, Any]:
+        """Return the order in time and the backtest, for files."""
+        found = self.verification_
+        return {"order": found.order, "backtest": to_plain(found.backtest), "unverified": found.unverified}
+
+    def verification_from_plain(self, plain: dict[str, Any]) -> None:
+        """Undo ``verification_to_plain``."""
+        backtest = from_plain(Backtest | None, plain["backtest"])
+        self.verification_ = Verification(
+            plain["order"], backtest, plain["unverified"], halves_of(self, plain["order"])
+        )
+
+    @property
+    def _errors_name(self) -> str:
+        """What files call the cross-fitted errors of the fixed model, which depend on how it is fitted."""
+        return "fixed_errors_of_kept_splits" if self.erm_.keeps_first_fit else "fixed_errors"
+
+    def _fit_again_with(self, weights: FloatArray, plain: dict[str, Any]) -> Any:
+        """Fit the user's estimator again with the weights of its last fit, and return it."""
+        self.erm_ = self._make_erm()
+        errors = plain.get(self._errors_name)
+        with one_blas_thread():
+            fixed = self.erm_.fit(self.base_weight_, None) if self.erm_.keeps_first_fit else None
+            estimator = self.erm_.fit(weights, None)
+        self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, fixed, errors)
+        return estimator
+
+    def _take_up_parameters(self) -> None:
+        """Follow parameters that were set after ``fit``, as a model that was saved and loaded does."""
+        if self.estimator is not None and type(self._make_erm()) is not type(self.erm_):
+            estimator = self._fit_again_with(self.state_.fitted_weights, {})
+            self.state_ = replace(self.state_, estimator=estimator)
+        self.rules_ = self._make_rules(self.state_.ratio)
+        self.state_ = under_guard(self.state_, self.rules_.guard)
+
+    # --- how it is put together --------------------------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
         is_count = isinstance(self.refit, Integral) and not isinstance(self.refit, bool) and self.refit >= 1
@@ -527,18 +741,21 @@ class AdaptiveModel(
 
     def _make_rules(self, ratio: RatioEstimator) -> RoundRules:
         has_fallback = self.fallback == "auto"
+        evidence = None if self.backtest_ is None else self.backtest_.evidence
         return RoundRules(
             erm=self.erm_,
             fixed=self.fixed_,
             task=self.task_,
             base_weight=self.base_weight_,
+            reference=self.reference_,
+            verification=self.verification_,
             columns=ReferenceColumns(self.reference_),
             cover=ReferenceCover(self.reference_, ratio, self._names(), has_numbers=self.estimator is None),
             names=self._names(),
             refit=self.refit,
             has_fallback=has_fallback,
             caution=self.caution,
-            guard=choose_guard(self._evidence, self.caution) if has_fallback and ratio.keeps_record else FREE,
+            guard=choose_guard(evidence, self.caution) if has_fallback and ratio.keeps_record else FREE,
             has_numbers=self.estimator is None,
             # These columns have already been read, unless they are for a transformer.
             shares_rows=self.estimator is None and ratio.reads_numbers,
@@ -554,47 +771,43 @@ class AdaptiveModel(
     def _make_erm(self) -> WeightedErm:
         return self._recipe().on(self.reference_, self.task_)
 
-    def state_to_plain(self) -> dict[str, Any]:
-        """Return the learned state without reference, labels and ratio, as nested dicts of arrays and numbers."""
-        if self.estimator is None:
-            return state_to_plain(self.state_, self.fixed_.estimator)
-        own = {self._errors_name: self.fixed_.known_errors, "rounds_between_refits": self.rounds_between_refits_}
-        return state_to_plain(self.state_, None) | own
+    def _prepare_readings(self) -> None:
+        """Make the fits that readings of a model with the user's estimator need, so that a reading makes none.
 
-    def state_from_plain(self, plain: dict[str, Any], ratio: RatioEstimator) -> None:
-        """Restore the state that ``state_to_plain`` returned; a user's estimator is refitted with its last weights."""
-        self.rounds_between_refits_ = plain.get("rounds_between_refits", 0)
-        if self.estimator is None:
-            self.erm_ = self._make_erm()
-            estimator, fixed = predictors_from_plain(plain, self.erm_)
-            self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, fixed)
-        else:
-            estimator = self._fit_again_with(plain["fitted_weights"], plain)
-        self.rules_ = self._make_rules(ratio)
-        self.state_ = under_guard(state_from_plain(plain, ratio, estimator), self.rules_.guard)
+        A model that never adapts is made to predict, often many times in a cross-validation, so it makes none of them.
+        """
+        if self.estimator is None or isinstance(self.state_.ratio, NoShift):
+            return
+        try:
+            self.fixed_.prepare()
+        except ValueError:
+            # The user's estimator could not be fitted on a part: who reads its risk sees the error.
+            return
+        if self.halves_ is not None:
+            self.halves_.prepare()
 
-    @property
-    def _errors_name(self) -> str:
-        """What files call the cross-fitted errors of the fixed model, which depend on how it is fitted."""
-        return "fixed_errors_of_kept_splits" if self.erm_.keeps_first_fit else "fixed_errors"
+    def _limit_refits(self, rows: Any, X: Any) -> None:
+        """Measure how many rounds a refit takes, if there is a budget for refits and they are not quick anyway."""
+        budget = self.refit_budget
+        if budget is None or self.estimator is None or self.erm_.keeps_first_fit:
+            return
+        some = np.arange(min(_ROWS_OF_ROUND, count_rows(rows)))
+        batch, read = _safe_indexing(X, some), _safe_indexing(rows, some)
+        rules, state = replace(self.rules_, refit=_NEVER), self.state_
 
-    def _fit_again_with(self, weights: FloatArray, plain: dict[str, Any]) -> Any:
-        """Fit the user's estimator again with the weights of its last fit, and return it."""
-        self.erm_ = self._make_erm()
-        errors = plain.get(self._errors_name)
-        with one_blas_thread():
-            fixed = self.erm_.fit(self.base_weight_, None) if self.erm_.keeps_first_fit else None
-            estimator = self.erm_.fit(weights, None)
-        self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, fixed, errors)
-        return estimator
+        def one_round() -> None:
+            with one_openmp_thread_if_few(len(some)):
+                state.estimator.predict(read)
+            run_round(rules, state, read, batch, len(some))
 
-    def _take_up_parameters(self) -> None:
-        """Follow parameters that were set after ``fit``, as a model that was saved and loaded does."""
-        if self.estimator is not None and type(self._make_erm()) is not type(self.erm_):
-            estimator = self._fit_again_with(self.state_.fitted_weights, {})
-            self.state_ = replace(self.state_, estimator=estimator, cache={})
-        self.rules_ = self._make_rules(self.state_.ratio)
-        self.state_ = under_guard(self.state_, self.rules_.guard)
+        refit = seconds_of(lambda: self.erm_.fit(self.base_weight_, state.estimator), n_times=1)
+        self.rounds_between_refits_ = rounds_between_refits(float(budget), refit, seconds_of(one_round))
+        self.rules_ = self._make_rules(state.ratio)
+
+    def _names(self) -> list[str]:
+        """Names of the input columns."""
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{column}" for column in range(self.n_features_in_)] if names is None else list(map(str, names))
 
     def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
         if self.estimator is None:
@@ -607,7 +820,15 @@ class AdaptiveModel(
         return rows
 
 
-# --- Probabilities and scores of an adaptive classifier, where its estimator has them
+def _take(rows: Any, kept: IntArray) -> Any:
+    return own_copy(_safe_indexing(rows, kept), None)
+
+
+def _labels_refused(method: str) -> ParameterError:
+    return ParameterError(
+        f"{method} takes no labels: count those that arrive late with observe(X, y), or add them to the reference "
+        "with extend(X, y)."
+    )
 
 
 def _estimator_has(method: str) -> Any:
@@ -620,134 +841,7 @@ def _estimator_has(method: str) -> Any:
     return check
 
 
-class PredictingClasses:
-    """The methods of `accous.AdaptiveClassifier` that say how likely each class is."""
-
-    classes_: NDArray[Any]
-
-    if TYPE_CHECKING:
-
-        def _require_fitted(self, attribute: str) -> None: ...
-
-        def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any: ...
-
-        def _predicted(self, method: str, rows: Any) -> NDArray[Any]: ...
-
-    @available_if(_estimator_has("predict_proba"))
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Predict the class probabilities of each row with the current predictor."""
-        self._require_fitted("state_")
-        rows = self._read(X, reset=False, min_rows=0)
-        if count_rows(rows) == 0:
-            return np.empty((0, len(self.classes_)))
-        return self._predicted("predict_proba", rows)
-
-    @available_if(_estimator_has("decision_function"))
-    def decision_function(self, X: Any) -> FloatArray:
-        """Return the scores of each row under the current predictor."""
-        self._require_fitted("state_")
-        rows = self._read(X, reset=False, min_rows=0)
-        if count_rows(rows) == 0:
-            return np.empty(0 if len(self.classes_) == 2 else (0, len(self.classes_)))
-        return self._predicted("decision_function", rows)
-
-
-# --- Prediction sets of an adaptive classifier: for every row the classes that hold the true one
-
-
-class PredictingSets:
-    """The part of `accous.AdaptiveClassifier` that predicts sets of classes."""
-
-    state_: Any
-    reference_: Any
-    erm_: WeightedErm
-    task_: ClassTask
-    classes_: NDArray[Any]
-    fixed_: FixedModel
-
-    if TYPE_CHECKING:
-
-        def _require_fitted(self, attribute: str) -> None: ...
-
-        def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any: ...
-
-        def _predictor(self, state: Any) -> Any: ...
-
-        def _is_fixed(self, state: Any) -> bool: ...
-
-        def _row_weights(self, state: Any, X: Any) -> FloatArray: ...
-
-    def predict_set(self, X: Any, alpha: float = 0.1) -> NDArray[np.bool_]:
-        """Predict a set of classes for each row that contains the true class with probability 1 - alpha.
-
-        The probability holds over all rows of the current inputs, as long as the estimated ratio is right and
-        P(y | x) stays: on real streams sets may hold fewer true classes than that. A set always has the class that
-        ``predict`` returns, so none is empty.
-
-        The sets are conformal sets, weighted by the current ratios. They use leave-one-out scores of the reference, or
-        cross-fitted scores if you passed an ``estimator``, which must have ``predict_proba``.
-
-        Parameters
-        ----------
-        X : array or frame of shape (n_rows, n_features)
-        alpha : float, default=0.1
-            Share of rows whose true class may be missing from the set, above 0 and below 1.
-
-        Returns
-        -------
-        array of bool of shape (n_rows, n_classes)
-            Columns are in the order of ``classes_``.
-        """
-        self._require_fitted("state_")
-        require_share("alpha", alpha)
-        state = self.state_
-        predictor = self._predictor(state)
-        if not hasattr(predictor, "predict_proba"):
-            raise ParameterError("predict_set needs an estimator with predict_proba.")
-        X = select_columns(self, X)
-        rows = self._read(X, reset=False, min_rows=0)
-        if count_rows(rows) == 0:
-            return np.empty((0, len(self.classes_)), dtype=bool)
-        with one_blas_thread():
-            scores = self._reference_scores(state)
-            with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
-                row_scores = 1.0 - np.asarray(predictor.predict_proba(rows), dtype=np.float64)
-                predicted = self.task_.answers(predictor.predict(rows))
-            sets = conformal_sets(scores, state.weights, row_scores, self._row_weights(state, X), float(alpha))
-        # Where the model is right more often than asked for, the limit may exclude every class. A set without any
-        # answers nothing, and one class more can only raise the coverage.
-        sets[np.arange(len(sets)), predicted] = True
-        return sets
-
-    def _reference_scores(self, state: Any) -> FloatArray:
-        """One minus the probability of each reference row's own label, from a fit without the row.
-
-        Where such fits are slow, they are those of the last comparison with the fixed predictor.
-        """
-        if "scores" not in state.cache:
-            found = self._find_scores(state)
-            if found is None:
-                raise DataError(
-                    f"predict_set needs more {self.task_.too_few} in the reference, because it fits without some rows."
-                )
-            state.cache["scores"] = found
-        scores: FloatArray = state.cache["scores"]
-        return scores
-
-    def _find_scores(self, state: Any) -> FloatArray | None:
-        if self._is_fixed(state):
-            return self.fixed_.scores()
-        compared: FloatArray | None = state.fallback.check.scores
-        if compared is not None:
-            return compared
-        return self.task_.set_scores(self.erm_, state.fitted_weights, self._predictor(state), is_quick=False)
-
-
-# --- AdaptiveClassifier: a classifier that follows drift by importance-weighted empirical risk minimisation
-#     (ERM)
-
-
-class AdaptiveClassifier(AdaptiveModel, PredictingClasses, PredictingSets, ClassifierMixin, BaseEstimator):
+class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
     r"""A classifier that adapts to drifting inputs without labels.
 
     You fit it once on a labelled reference. Then you call ``adapt`` with each unlabelled batch. After every batch the
@@ -898,7 +992,7 @@ class AdaptiveClassifier(AdaptiveModel, PredictingClasses, PredictingSets, Class
         self.random_state = random_state
 
     @property
-    def classes_(self) -> NDArray[Any]:  # type: ignore[override]
+    def classes_(self) -> NDArray[Any]:
         """The classes, sorted."""
         return self.task_.classes
 
@@ -906,6 +1000,66 @@ class AdaptiveClassifier(AdaptiveModel, PredictingClasses, PredictingSets, Class
     def labels_(self) -> IntArray:
         """Class number of each reference row."""
         return self.task_.labels
+
+    @available_if(_estimator_has("predict_proba"))
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Predict the class probabilities of each row with the current predictor."""
+        self._require_fitted("state_")
+        rows = self._read(X, reset=False, min_rows=0)
+        if count_rows(rows) == 0:
+            return np.empty((0, len(self.classes_)))
+        return self._predicted("predict_proba", rows)
+
+    @available_if(_estimator_has("decision_function"))
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return the scores of each row under the current predictor."""
+        self._require_fitted("state_")
+        rows = self._read(X, reset=False, min_rows=0)
+        if count_rows(rows) == 0:
+            return np.empty(0 if len(self.classes_) == 2 else (0, len(self.classes_)))
+        return self._predicted("decision_function", rows)
+
+    def predict_set(self, X: Any, alpha: float = 0.1) -> NDArray[np.bool_]:
+        """Predict a set of classes for each row that contains the true class with probability 1 - alpha.
+
+        The probability holds over all rows of the current inputs, as long as the estimated ratio is right and
+        P(y | x) stays: on real streams sets may hold fewer true classes than that. A set always has the class that
+        ``predict`` returns, so none is empty.
+
+        The sets are conformal sets, weighted by the current ratios. They use leave-one-out scores of the reference, or
+        cross-fitted scores if you passed an ``estimator``, which must have ``predict_proba``.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_rows, n_features)
+        alpha : float, default=0.1
+            Share of rows whose true class may be missing from the set, above 0 and below 1.
+
+        Returns
+        -------
+        array of bool of shape (n_rows, n_classes)
+            Columns are in the order of ``classes_``.
+        """
+        self._require_fitted("state_")
+        require_share("alpha", alpha)
+        current = self.current()
+        predictor = current.predictor
+        if not hasattr(predictor, "predict_proba"):
+            raise ParameterError("predict_set needs an estimator with predict_proba.")
+        X = select_columns(self, X)
+        rows = self._read(X, reset=False, min_rows=0)
+        if count_rows(rows) == 0:
+            return np.empty((0, len(self.classes_)), dtype=bool)
+        with one_blas_thread():
+            scores = current.scores
+            with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
+                row_scores = 1.0 - np.asarray(predictor.predict_proba(rows), dtype=np.float64)
+                predicted = self.task_.answers(predictor.predict(rows))
+            sets = conformal_sets(scores, current.state.weights, row_scores, current.row_weights(X), float(alpha))
+        # Where the model is right more often than asked for, the limit may exclude every class. A set without any
+        # answers nothing, and one class more can only raise the coverage.
+        sets[np.arange(len(sets)), predicted] = True
+        return sets
 
     @staticmethod
     def can_learn(y: NDArray[Any]) -> bool:
@@ -923,89 +1077,7 @@ class AdaptiveClassifier(AdaptiveModel, PredictingClasses, PredictingSets, Class
         return LogisticRecipe(float(self.C), scales)
 
 
-# --- Prediction intervals of an adaptive regressor: for every row the numbers between which the true one lies
-
-
-class PredictingIntervals:
-    """The part of `accous.AdaptiveRegressor` that predicts intervals."""
-
-    state_: Any
-    reference_: Any
-    task_: NumberTask
-    erm_: WeightedErm
-    fixed_: FixedModel
-
-    if TYPE_CHECKING:
-
-        def _require_fitted(self, attribute: str) -> None: ...
-
-        def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any: ...
-
-        def _predictor(self, state: Any) -> Any: ...
-
-        def _is_fixed(self, state: Any) -> bool: ...
-
-        def _errors(self, state: Any) -> NDArray[Any] | None: ...
-
-        def _row_weights(self, state: Any, X: Any) -> FloatArray: ...
-
-    def predict_interval(self, X: Any, alpha: float = 0.1) -> FloatArray:
-        """Predict an interval for each row that holds the true number with probability 1 - alpha.
-
-        The probability holds as long as the estimated ratio is right and P(y | x) stays. On real streams it often does
-        not: intervals at 90 % held 60 to 91 % of the true numbers (docs/trust.md). ``observe`` with ``intervals``
-        counts how many lay inside.
-
-        The intervals are conformal, weighted by the current ratios: prediction plus and minus the weighted quantile of
-        the residuals of the reference, from fits without the row. They are as wide where the noise is small as where it
-        is large, so they hold their probability over all rows of the current inputs, not for every single row.
-
-        Parameters
-        ----------
-        X : array or frame of shape (n_rows, n_features)
-        alpha : float, default=0.1
-            Share of rows whose true number may lie outside, above 0 and below 1. It is not the penalty of the model.
-
-        Returns
-        -------
-        array of shape (n_rows, 2)
-            Lower and upper ends; infinite where a row weighs too much for the reference to exclude any number.
-        """
-        self._require_fitted("state_")
-        require_share("alpha", alpha)
-        state = self.state_
-        X = select_columns(self, X)
-        rows = self._read(X, reset=False, min_rows=0)
-        if count_rows(rows) == 0:
-            return np.empty((0, 2))
-        with one_blas_thread():
-            residuals = self._residuals(state)
-            if residuals is None:
-                raise DataError(
-                    f"predict_interval needs more {self.task_.too_few} in the reference, because it fits without some "
-                    "rows."
-                )
-            with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
-                predicted = self.task_.answers(self._predictor(state).predict(rows))
-            ends = conformal_intervals(residuals, state.weights, predicted, self._row_weights(state, X), float(alpha))
-        return np.stack(ends, axis=1)
-
-    def _residuals(self, state: Any) -> NDArray[Any] | None:
-        """Residuals of the reference by fits without the row; where such fits are slow, those of the last comparison.
-
-        Before the first comparison, the residuals of the fixed predictor stand for those of the adapted one.
-        """
-        if not self.erm_.is_slow_to_cross_fit or self._is_fixed(state):
-            return self._errors(state)
-        answers = state.fallback.check.answers
-        return self.fixed_.errors() if answers is None else self.task_.errors(answers)
-
-
-# --- AdaptiveRegressor: a predictor of numbers that follows drift by importance-weighted empirical risk
-#     minimisation
-
-
-class AdaptiveRegressor(AdaptiveModel, PredictingIntervals, RegressorMixin, BaseEstimator):
+class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
     r"""A regressor that adapts to drifting inputs without labels.
 
     It has the life of `accous.AdaptiveClassifier`, with numbers in the place of classes: you fit it once on a labelled
@@ -1100,6 +1172,44 @@ class AdaptiveRegressor(AdaptiveModel, PredictingIntervals, RegressorMixin, Base
     def targets_(self) -> FloatArray:
         """The number of each reference row."""
         return self.task_.targets
+
+    def predict_interval(self, X: Any, alpha: float = 0.1) -> FloatArray:
+        """Predict an interval for each row that holds the true number with probability 1 - alpha.
+
+        The probability holds as long as the estimated ratio is right and P(y | x) stays. On real streams it often does
+        not: intervals at 90 % held 60 to 91 % of the true numbers (docs/trust.md). ``observe`` with ``intervals``
+        counts how many lay inside.
+
+        The intervals are conformal, weighted by the current ratios: prediction plus and minus the weighted quantile of
+        the residuals of the reference, from fits without the row. They are as wide where the noise is small as where it
+        is large, so they hold their probability over all rows of the current inputs, not for every single row.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_rows, n_features)
+        alpha : float, default=0.1
+            Share of rows whose true number may lie outside, above 0 and below 1. It is not the penalty of the model.
+
+        Returns
+        -------
+        array of shape (n_rows, 2)
+            Lower and upper ends; infinite where a row weighs too much for the reference to exclude any number.
+        """
+        self._require_fitted("state_")
+        require_share("alpha", alpha)
+        current = self.current()
+        X = select_columns(self, X)
+        rows = self._read(X, reset=False, min_rows=0)
+        if count_rows(rows) == 0:
+            return np.empty((0, 2))
+        with one_blas_thread():
+            residuals = current.residuals
+            with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
+                predicted = self.task_.answers(current.predictor.predict(rows))
+            ends = conformal_intervals(
+                residuals, current.state.weights, predicted, current.row_weights(X), float(alpha)
+            )
+        return np.stack(ends, axis=1)
 
     @staticmethod
     def can_learn(y: NDArray[Any]) -> bool:

@@ -8,25 +8,25 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from accous.arrays import FloatArray, from_plain, to_plain
 from accous.core.kernels_rows import effective_rows, normalise_weights, total_variation
-from accous.core.pool import Tempered, start_tempered
+from accous.core.pool import Tempered
 from accous.core.regression import Point
 from accous.diagnostics.coverage import NOTHING_FOUND, ROUNDS_BETWEEN_COLUMN_LOOKS, ColumnWatch
 from accous.diagnostics.drift import ReferenceColumns
 from accous.diagnostics.labels import LateLabels
 from accous.model.predictors import WeightedErm
 from accous.model.safeguards import (
-    FIRST_STRENGTH,
     Check,
     Fallback,
     Fit,
     FixedModel,
     Guard,
+    Veto,
     choose_strength,
     compare,
     is_choice_due,
@@ -49,7 +49,12 @@ from accous.model.watching import (
     watch_round,
 )
 from accous.ratio.base import RatioEstimator, checked_ratios, ratios_of_reference
+from accous.text import LOGGER
 from accous.threads import one_blas_thread
+
+if TYPE_CHECKING:
+    from accous.diagnostics.risk import RiskEstimate
+    from accous.model.backtest import Verification
 
 # --- The state of an adaptive model after a round, and how to store it
 
@@ -104,8 +109,6 @@ class AdaptationState:
         What single columns showed.
     rounds : RoundLog
         What the last rounds did.
-    cache : dict
-        Values computed from this state on first read.
     """
 
     n_rounds: int
@@ -124,7 +127,6 @@ class AdaptationState:
     joined: Joining | None = None
     late_labels: LateLabels | None = field(default=None, compare=False)
     rounds: RoundLog = field(default=NO_ROUNDS, compare=False)
-    cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 def start_state(
@@ -155,17 +157,20 @@ def under_guard(state: AdaptationState, guard: Guard) -> AdaptationState:
     if is_held == fallback.veto.is_held:
         return state
     check = replace(fallback.check, veto=replace(fallback.veto, is_held=is_held))
-    return replace(state, fallback=replace(fallback, check=check), cache={})
+    return replace(state, fallback=replace(fallback, check=check))
 
 
-def state_to_plain(state: AdaptationState, fixed: Any) -> dict[str, Any]:
-    """Return everything but the ratio as nested dicts; built-in predictors are included if ``fixed`` is given."""
+def state_to_plain(state: AdaptationState, fixed: Any, risk: RiskEstimate | None) -> dict[str, Any]:
+    """Return everything but the ratio as nested dicts; built-in predictors are included if ``fixed`` is given.
+
+    ``risk`` is the error that was estimated after the last round, if it was read.
+    """
     plain: dict[str, Any] = to_plain(state)
     watch = plain["watch"]
     # The file format keeps the events next to their log instead of inside it.
     watch["events"] = [] if watch["log"] is None else watch["log"].pop("events")
     plain["recent"] = state.recent.to_plain()
-    plain["rounds"] = state.rounds.to_plain(state.cache)
+    plain["rounds"] = state.rounds.to_plain(risk)
     plain["late_labels"] = None if state.late_labels is None else to_plain(state.late_labels.packed())
     if fixed is not None:
         for name, predictor in (("estimator", state.estimator), ("fixed", fixed)):
@@ -175,45 +180,22 @@ def state_to_plain(state: AdaptationState, fixed: Any) -> dict[str, Any]:
 
 
 def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> AdaptationState:
-    """Undo ``state_to_plain``, given the ratio and the predictor; the first folders have no recent rows and labels."""
+    """Undo ``state_to_plain``, given the ratio and the predictor."""
     watch = dict(plain["watch"])
     events = watch.pop("events")
     if watch["log"] is not None:
         watch["log"] = watch["log"] | {"events": events}
-    # The first folders had at least one row in each round.
-    earlier = {"n_rows": plain["n_rounds"], "n_fitted": len(plain["weights"]), "columns": {}, "joined": None}
-    known = earlier | plain | {"fallback": _fallback_from_plain(plain["fallback"])}
-    stored = {each.name: known[each.name] for each in fields(AdaptationState) if each.compare}
+    stored = {each.name: plain[each.name] for each in fields(AdaptationState) if each.compare}
     given = {
         "watch": watch,
         "ratio": ratio,
         "estimator": estimator,
-        "recent": recent_from_plain(plain.get("recent")),
-        "late_labels": _late_labels_from_plain(plain.get("late_labels")),
-        "rounds": rounds_from_plain(plain.get("rounds"), plain["n_refits"]),
+        "recent": recent_from_plain(plain["recent"]),
+        "late_labels": plain["late_labels"],
+        "rounds": rounds_from_plain(plain["rounds"]),
     }
     state: AdaptationState = from_plain(AdaptationState, stored | given)
     return state
-
-
-def _late_labels_from_plain(plain: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the late labels; earlier folders call the errors of kept rows by what they were of classes."""
-    if plain is not None and "plain_loss" not in plain:
-        # Folders before 0.3 have only the discounted sums.
-        plain = plain | {"plain_loss": math.nan}
-    if plain is None or not any("is_wrong_fixed" in rows for rows in plain["kept"]):
-        return plain
-    kept = [rows | {"errors_fixed": rows["is_wrong_fixed"]} for rows in plain["kept"]]
-    return plain | {"kept": [{name: rows[name] for name in rows if name != "is_wrong_fixed"} for rows in kept]}
-
-
-def _fallback_from_plain(plain: dict[str, Any]) -> dict[str, Any]:
-    """Return the safeguards; the first folders have other ones, which start again with the last veto."""
-    if "tempering" not in plain:
-        return plain
-    share = float(plain["tempering"]["exponent"])
-    check = {"veto": plain["veto"], "strength": FIRST_STRENGTH, "weights": None}
-    return {"tempered": to_plain(start_tempered()), "share": share, "check": check}
 
 
 def predictors_from_plain(plain: dict[str, Any], erm: Any) -> tuple[Any, Any]:
@@ -258,7 +240,7 @@ def is_refit_due(
         The weights after the round.
     this_round : int
     fewest_rounds : int, default=0
-        How many rounds have to lie between two refits by the first rule; see `accous.model.round`.
+        How many rounds have to lie between two refits by the first rule; see `rounds_between_refits`.
     """
     if refit == "always":
         return True
@@ -324,6 +306,10 @@ class RoundRules:
     task : Task
         The labels of the reference, and what follows from their kind.
     base_weight : array of shape (n_reference,)
+    reference : array or frame
+        As the predictor reads it.
+    verification : Verification
+        What the replay of the reference showed.
     columns : ReferenceColumns
     cover : ReferenceCover
     names : list of str
@@ -350,6 +336,8 @@ class RoundRules:
     fixed: FixedModel
     task: Task
     base_weight: FloatArray
+    reference: Any
+    verification: Verification
     columns: ReferenceColumns
     cover: ReferenceCover
     names: list[str]
@@ -369,7 +357,14 @@ class RoundRules:
         return self.refit, self.has_fallback, self.caution
 
 
-def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: Any, n_rows: int) -> AdaptationState:
+def run_round(
+    rules: RoundRules,
+    before: AdaptationState,
+    rows: Any,
+    X_batch: Any,
+    n_rows: int,
+    risk: RiskEstimate | None = None,
+) -> AdaptationState:
     """Return the state after a round.
 
     Parameters
@@ -383,12 +378,14 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
         The batch as the user passed it.
     n_rows : int
         Number of rows in the batch.
+    risk : RiskEstimate, optional
+        The error that was estimated after the round before, if it was read; the history notes it.
     """
     this_round = before.n_rounds + 1
     # Ratio estimators replace what they have learned and never modify it, so a shallow copy learns independently.
     ratio = copy(before.ratio)
     read = rows if rules.shares_rows else ratio.read(X_batch)
-    batch_ratios = ratio.play(read)
+    batch_ratios = ratio.run(read)
     numbers = rows if rules.has_numbers else ratio.batch_as_numbers(read)
     tempered, ratios = hold_back(rules, ratio, before.fallback.tempered, batch_ratios, n_rows)
     weights = weigh(rules, ratios, before.weights)
@@ -424,7 +421,7 @@ def play_round(rules: RoundRules, before: AdaptationState, rows: Any, X_batch: A
         joined=before.joined,
         late_labels=before.late_labels,
         rounds=before.rounds.after(
-            before.cache,
+            risk,
             weights,
             n_rows,
             share=share,
@@ -543,3 +540,85 @@ def seconds_of(action: Callable[[], object], n_times: int = 3) -> float:
         action()
         found.append(time.process_time() - start)
     return min(found)
+
+
+# --- What a round leaves in the log: changes of the inputs, and which model makes the predictions from now on
+
+
+_SHOWN = {
+    "outside": "values outside the range of the reference",
+    "new values": "values that the reference does not have",
+    "missing": "missing values",
+    "categories": "categories that the reference does not have",
+}
+
+
+def log_events(before: AdaptationState, after: AdaptationState, fixed: FixedModel) -> None:
+    """Log what is new after a round: changes of the inputs as INFO, vetoes as WARNING.
+
+    Parameters
+    ----------
+    before, after : AdaptationState
+        The states around the round.
+    fixed : FixedModel
+    """
+    # With nothing to adapt to, the fixed model predicts anyway, and no comparison was made.
+    if after.fallback.veto.is_held != before.fallback.veto.is_held and after.fallback.share > 0.0:
+        _log_veto(after, fixed)
+    log, old = after.watch.log, before.watch.log
+    if log is not None and old is not None and log.events is not old.events:
+        _log_change(after)
+    if after.columns is not before.columns:
+        log_onsets(after.columns, after.n_rounds)
+
+
+def log_onsets(columns: ColumnWatch, this_round: int) -> None:
+    """Log as INFO which columns show something new since this round."""
+    for event in columns.events:
+        if event.round == this_round:
+            LOGGER.info(
+                "Round %d: column %s has %s in %.1f %% of the recent rows.",
+                this_round,
+                ", ".join(event.features),
+                _SHOWN[event.kind],
+                100.0 * event.size,
+            )
+
+
+def _log_veto(state: AdaptationState, fixed: FixedModel) -> None:
+    veto = state.fallback.veto
+    name = "fixed" if veto.is_held else "adapted"
+    LOGGER.warning(
+        "Round %d: the %s model makes the predictions from now on. %s", state.n_rounds, name, _comparison(veto, fixed)
+    )
+
+
+def _comparison(veto: Veto, fixed: FixedModel) -> str:
+    if math.isnan(veto.excess):
+        return "The adapted and the fixed model could not be compared on the reference."
+    scale, sign = fixed.scale, "-" if veto.excess < 0.0 else "+"
+    return (
+        f"{scale.name.capitalize()} on the weighted reference, adapted minus fixed: "
+        f"{sign}{scale.difference(abs(veto.excess))} "
+        f"(standard error {scale.difference(veto.standard_error).removesuffix(' points')})."
+    )
+
+
+def _log_change(state: AdaptationState) -> None:
+    assert state.watch.log is not None
+    event = state.watch.log.events[-1]
+    columns = ", ".join(event.features) or "no single column"
+    if event.rounds_to_adapt is None:
+        returned = f" They are {event.return_in_words}." if event.seen else ""
+        LOGGER.info(
+            "Round %d: the inputs changed (size %.2f), mainly %s.%s", event.round, event.size, columns, returned
+        )
+    else:
+        LOGGER.info(
+            "Round %d: the change of round %d is over (size %.2f, mainly %s); the weights followed within %d rounds.",
+            state.n_rounds,
+            event.round,
+            event.size,
+            columns,
+            event.rounds_to_adapt,
+        )

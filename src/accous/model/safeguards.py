@@ -297,7 +297,7 @@ class Check:
     veto : Veto
         What follows from it.
     strength : float
-        How far weights are shrunk for a fit; see `accous.model.safeguards`.
+        How far weights are shrunk for a fit; see `shrink`.
     weights : array of shape (n_reference,) or None
         Weights at that time; None before the first comparison, and since a round with nothing to adapt to.
     answers : array of shape (n_reference,), optional

@@ -1,92 +1,130 @@
-"""What a model says of itself: risk, trust, drift, regimes, audits."""
+"""What a model says of itself: one frozen `Snapshot` of rules and state, whose readings are computed on first use."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.diagnostics.coverage import ColumnWatch, Coverage
+from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent, Regime, main_columns, shares
-from accous.diagnostics.labels import Audit, LabelledRounds, MeasuredError
+from accous.diagnostics.labels import Audit, LabelledRounds, MeasuredError, measure
+from accous.diagnostics.losses import effective_sample_size
 from accous.diagnostics.messages import LossScale
 from accous.diagnostics.risk import NO_EVIDENCE, Evidence, RiskEstimate, loss_interval, weighted_loss, widen
-from accous.diagnostics.trust import Checks, Trust, WeightEvidence, is_outside, judge, no_overlap
+from accous.diagnostics.trust import RECENT_ROWS, Checks, Trust, WeightEvidence, is_outside, judge, no_overlap
 from accous.exceptions import DataError
-from accous.model.backtest import TimeHalves
-from accous.model.input_errors import naming_values
-from accous.model.predictors import WeightedErm
-from accous.model.round import AdaptationState
-from accous.model.safeguards import FixedModel, Veto, compare
-from accous.model.tasks import Task
-from accous.model.watching import parts_of_coef
-from accous.text import LOGGER
-from accous.threads import one_blas_thread, one_openmp_thread_if_few
-from accous.validation import count_rows, select_columns
+from accous.model.round import AdaptationState, RoundRules
+from accous.model.safeguards import compare
+from accous.model.watching import parts_of_coef, rounds_frame
+from accous.text import count
+from accous.threads import one_blas_thread
+from accous.validation import count_rows
 
-# --- The error of an adaptive model without labels: estimates from the weighted reference, and their intervals
+_FEW_OUT = 0.05
+_ABOUT_LABELS = ("measured", "kept_audit", "trust")
 
 
-class Estimating:
-    """The part of an adaptive model that estimates its own error without labels."""
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Everything that a model can say after one round.
 
-    state_: Any
-    erm_: WeightedErm
-    fixed_: FixedModel
-    task_: Task
-    base_weight_: FloatArray
-    fallback: str
-    halves_: TimeHalves | None
-    rules_: Any
+    The estimator, the table model, the report, the service and the command line all ask one of these. Reading it
+    changes nothing but what it remembers itself, and it stays as it is while rounds go on.
 
-    if TYPE_CHECKING:
+    Attributes
+    ----------
+    rules : RoundRules
+        What ``fit`` set up.
+    state : AdaptationState
+        The state after the round.
+    """
 
-        @property
-        def _evidence(self) -> Evidence | None: ...
+    rules: RoundRules
+    state: AdaptationState
 
-        def _coverage(self, state: Any) -> Coverage: ...
+    def apart(self) -> Self:
+        """Return a copy: what is read from it leaves no trace in the model, such as an error in its history."""
+        return copy(self)
 
-        def _is_covered(self, state: Any, coverage: Coverage) -> bool: ...
+    def on(self, state: AdaptationState, *, with_new_labels: bool = False) -> Snapshot:
+        """Return the snapshot of another state of the same round, with the readings that are the same."""
+        other = type(self)(self.rules, state)
+        forgotten = ("state", *_ABOUT_LABELS) if with_new_labels else ("state",)
+        vars(other).update({name: value for name, value in vars(self).items() if name not in forgotten})
+        return other
+
+    # --- the predictor in use, and the weights ---------------------------------------------------------------------
 
     @property
-    def risk_(self) -> RiskEstimate:
+    def predictor(self) -> Any:
+        """The predictor in use: the fixed predictor under a veto."""
+        return self.rules.fixed.estimator if self.state.fallback.veto.is_held else self.state.estimator
+
+    @cached_property
+    def is_fixed(self) -> bool:
+        """Whether the predictor in use is the fixed one, or one that was fitted with the same weights."""
+        state = self.state
+        return state.fallback.veto.is_held or np.array_equal(state.fitted_weights, self.rules.base_weight)
+
+    @property
+    def scale(self) -> LossScale:
+        """The scale of the losses."""
+        return self.rules.fixed.scale
+
+    @cached_property
+    def effective_sample_size(self) -> float:
+        """Effective number of reference rows under the current weights."""
+        return effective_sample_size(self.state.weights)
+
+    def row_weights(self, X: Any) -> FloatArray:
+        """Weights of new rows, on the scale of the reference weights."""
+        base, ratio = self.rules.base_weight, self.state.ratio
+        of_reference = self._held_back(np.asarray(ratio.reference_ratio_, dtype=np.float64))
+        total = float(base @ of_reference)
+        ratios = self._held_back(np.asarray(ratio.predict_ratio(X), dtype=np.float64))
+        scale = base.mean() * base.sum()
+        return ratios * (scale / total) if total > 0.0 else np.zeros_like(ratios)
+
+    def _held_back(self, ratios: FloatArray) -> FloatArray:
+        """Return ratios as they are in use: a ratio with a pool of its own is held back already."""
+        ratio = self.state.ratio
+        if ratio.is_pooled or not (ratio.keeps_record and self.rules.has_fallback):
+            return ratios
+        held_back: FloatArray = self.state.fallback.tempered.ratios(ratios, float(ratio.max_ratio))
+        return held_back
+
+    def _learner_weights(self) -> tuple[FloatArray, FloatArray]:
+        """Importance weights from each active learner's ratio, and the meta weights of the learners."""
+        ratios, learner_weights = self.state.ratio.learner_ratios()
+        if not self.state.ratio.is_pooled:
+            ratios = np.reshape([self._held_back(each) for each in ratios], ratios.shape)
+        # A ratio of zero everywhere, which some losses allow, carries no information.
+        return self.rules.base_weight * np.maximum(ratios, 1e-12), learner_weights
+
+    # --- the error without labels ----------------------------------------------------------------------------------
+
+    @cached_property
+    def risk(self) -> RiskEstimate:
         """Label-free estimates of the current errors of the predictor in use and of the fixed predictor.
 
         The intervals are widened and shifted by what the backtest showed and by the drift now. Without a backtest they
         are widened by the drift alone.
         """
-        return self._risk(self.state_)
-
-    def risk_given(self, coverage: Coverage) -> RiskEstimate:
-        """Return ``risk_`` with other findings about the recent rows, such as those about the columns of a table.
-
-        Parameters
-        ----------
-        coverage : Coverage
-        """
-        state = self.state_
-        return replace(self._risk(state), is_covered=self._is_covered(state, coverage))
-
-    def _risk(self, state: Any) -> RiskEstimate:
-        if "wide_risk" not in state.cache:
-            state.cache["wide_risk"] = self._widened(state, self._sampling_risk(state))
-        risk: RiskEstimate = state.cache["wide_risk"]
-        return risk
-
-    def _widened(self, state: Any, risk: RiskEstimate) -> RiskEstimate:
-        evidence = self._evidence or NO_EVIDENCE
-        coverage = self._coverage(state)
+        risk, evidence = self.sampling_risk, self._evidence or NO_EVIDENCE
         drift: dict[str, Any] = {
-            "drift": coverage.drift_strength,
+            "drift": self.coverage.drift_strength,
             "seen_drift": evidence.drift,
-            "disagreement": self._disagreement(state),
-            "scale": self._scale,
+            "disagreement": self._disagreement(),
+            "scale": self.scale,
         }
-        residuals = evidence.fixed if state.fallback.veto.is_held else evidence.adapted
+        residuals = evidence.fixed if self.state.fallback.veto.is_held else evidence.adapted
         adapted = widen((risk.adapted, risk.adapted_low, risk.adapted_high), residuals, **drift)
         fixed = widen((risk.fixed, risk.fixed_low, risk.fixed_high), evidence.fixed, **drift)
         return RiskEstimate(
@@ -98,253 +136,156 @@ class Estimating:
             fixed_high=fixed[2],
             loss=risk.loss,
             age=risk.age,
-            is_covered=self._is_covered(state, coverage),
-            has_rows=state.n_rounds > 0,
+            is_covered=self.is_covered,
+            has_rows=self.state.n_rounds > 0,
+        )
+
+    @cached_property
+    def sampling_risk(self) -> RiskEstimate:
+        """The same estimates with intervals that account for sampling alone, which are too narrow."""
+        with one_blas_thread():
+            learners = self._learner_weights()
+            (adapted, adapted_low, adapted_high), (fixed, fixed_low, fixed_high) = (
+                self._interval(losses, learners) for losses in (self.losses, self._losses_of_fixed())
+            )
+        return RiskEstimate(
+            adapted=adapted,
+            adapted_low=adapted_low,
+            adapted_high=adapted_high,
+            fixed=fixed,
+            fixed_low=fixed_low,
+            fixed_high=fixed_high,
+            loss=self.scale.loss,
+            age=self._age(),
         )
 
     @property
-    def _scale(self) -> LossScale:
-        """The scale of the losses."""
-        return self.fixed_.scale
+    def risk_estimate(self) -> float:
+        """Label-free estimate of the current error."""
+        with one_blas_thread():
+            losses = self.losses
+        return float("nan") if losses is None else weighted_loss(losses, self.state.weights)
 
-    def _disagreement(self, state: Any) -> float:
+    @property
+    def _evidence(self) -> Evidence | None:
+        backtest = self.rules.verification.backtest
+        return None if backtest is None else backtest.evidence
+
+    def _disagreement(self) -> float:
         """How far the halves of the reference disagree on recent rows; NaN if unknown."""
-        halves = self.halves_
+        halves, state = self.rules.verification.halves, self.state
         if halves is None or state.n_rows == 0:
             return float("nan")
-        rows = state.recent.last() if halves.takes_numbers and self.rules_.cover.has_columns else None
+        rows = state.recent.last() if halves.takes_numbers and self.rules.cover.has_columns else None
         losses = halves.disagreement_on_reference(state.weights) if rows is None else halves.disagreement(rows)
-        return losses / self._scale.one
-
-    def sampling_risk(self) -> RiskEstimate:
-        """Return the same estimates with intervals that account for sampling alone.
-
-        They are too narrow, even where P(y | x) stays and rows are exchangeable in time: on simulated streams they hold
-        the true error in 69 to 90 % of the cases, where 90 % is intended (docs/trust.md).
-        """
-        return self._sampling_risk(self.state_)
-
-    def _sampling_risk(self, state: Any) -> RiskEstimate:
-        if "risk" not in state.cache:
-            with one_blas_thread():
-                learners = self._learner_weights(state)
-                (adapted, adapted_low, adapted_high), (fixed, fixed_low, fixed_high) = (
-                    self._interval(losses, state.weights, learners)
-                    for losses in (self._losses(state), self._losses_of_fixed())
-                )
-            state.cache["risk"] = RiskEstimate(
-                adapted=adapted,
-                adapted_low=adapted_low,
-                adapted_high=adapted_high,
-                fixed=fixed,
-                fixed_low=fixed_low,
-                fixed_high=fixed_high,
-                loss=self._scale.loss,
-                age=self._age(state),
-            )
-        risk: RiskEstimate = state.cache["risk"]
-        return risk
+        return losses / self.scale.one
 
     def _interval(
-        self, losses: FloatArray | None, weights: FloatArray, learners: tuple[FloatArray, FloatArray]
+        self, losses: FloatArray | None, learners: tuple[FloatArray, FloatArray]
     ) -> tuple[float, float, float]:
         if losses is None:
             return (float("nan"),) * 3
-        estimate, low, high = loss_interval(losses, weights, *learners, self.erm_.n_coefs)
-        return estimate, low, min(self._scale.largest, high)
+        estimate, low, high = loss_interval(losses, self.state.weights, *learners, self.rules.erm.n_coefs)
+        return estimate, low, min(self.scale.largest, high)
 
-    @property
-    def risk_estimate_(self) -> float:
-        """Label-free estimate of the current error, computed on the first read in a round."""
-        state = self.state_
-        with one_blas_thread():
-            losses = self._losses(state)
-        return float("nan") if losses is None else weighted_loss(losses, state.weights)
-
-    def losses_on(self, y: NDArray[Any], predicted: NDArray[Any]) -> FloatArray:
-        """Return the losses of predictions.
-
-        Parameters
-        ----------
-        y : array of shape (n_rows,)
-            The labels.
-        predicted : array of shape (n_rows,)
-        """
-        return self.task_.losses(self.task_.errors_on(y, predicted))
-
-    def _predictor(self, state: Any) -> Any:
-        """The predictor in use: the fixed predictor under a veto."""
-        return self.fixed_.estimator if state.fallback.veto.is_held else state.estimator
-
-    def _exponent_in_use(self, state: Any) -> float:
-        return float(state.fallback.share) if self.fallback == "auto" else 1.0
-
-    def _held_back(self, state: Any, ratios: FloatArray) -> FloatArray:
-        """Return ratios as they are in use: a ratio with a pool of its own is held back already."""
-        ratio = state.ratio
-        if ratio.is_pooled or not (ratio.keeps_record and self.fallback == "auto"):
-            return ratios
-        held_back: FloatArray = state.fallback.tempered.ratios(ratios, float(ratio.max_ratio))
-        return held_back
-
-    def _is_fixed(self, state: Any) -> bool:
-        """Whether the predictor in use is the fixed one, or one that was fitted with the same weights."""
-        return state.fallback.veto.is_held or np.array_equal(state.fitted_weights, self.base_weight_)
-
-    def _losses(self, state: Any) -> FloatArray | None:
+    @cached_property
+    def losses(self) -> FloatArray | None:
         """Loss of each reference row by the predictor in use when fitted without it.
 
         Where such fits are slow, the losses are those of the fixed predictor plus the difference between the two at
         the last comparison, which is made with fewer folds.
         """
-        answers = state.fallback.check.answers
-        if self._is_fixed(state) or answers is None:
-            errors = self._errors(state)
-            return None if errors is None else self.task_.losses(errors)
+        answers, task = self.state.fallback.check.answers, self.rules.task
+        if self.is_fixed or answers is None:
+            return None if self.errors is None else task.losses(self.errors)
         fixed, quick = self._losses_of_fixed(), self._losses_of_fixed(is_quick=True)
         if fixed is None or quick is None:
             return None
-        return fixed + self.task_.losses(self.task_.errors(answers)) - quick
+        return fixed + task.losses(task.errors(answers)) - quick
 
     def _losses_of_fixed(self, *, is_quick: bool = False) -> FloatArray | None:
-        errors = self.fixed_.errors(is_quick=is_quick)
-        return None if errors is None else self.task_.losses(errors)
+        errors = self.rules.fixed.errors(is_quick=is_quick)
+        return None if errors is None else self.rules.task.losses(errors)
 
-    def _age(self, state: Any) -> int:
+    def _age(self) -> int:
         """Rounds since the fits that the estimate rests on, if the predictor has changed since."""
-        check = state.fallback.check
-        if self._is_fixed(state) or check.answers is None or state.n_refits == check.veto.n_refits:
+        check = self.state.fallback.check
+        if self.is_fixed or check.answers is None or self.state.n_refits == check.veto.n_refits:
             return 0
-        return int(state.n_rounds - check.veto.n_rounds)
+        return int(self.state.n_rounds - check.veto.n_rounds)
 
-    def _errors(self, state: Any) -> NDArray[Any] | None:
+    @cached_property
+    def errors(self) -> NDArray[Any] | None:
         """Error of each reference row by the predictor in use when fitted without it."""
-        if self._is_fixed(state):
-            return self.fixed_.errors()
-        if "errors" not in state.cache:
-            answers = self.erm_.cross_fitted(state.fitted_weights, state.estimator)
-            state.cache["errors"] = None if answers is None else self.task_.errors(answers)
-        errors: NDArray[Any] | None = state.cache["errors"]
-        return errors
+        if self.is_fixed:
+            return self.rules.fixed.errors()
+        answers = self.rules.erm.cross_fitted(self.state.fitted_weights, self.state.estimator)
+        return None if answers is None else self.rules.task.errors(answers)
 
-    def _excess(self, state: Any) -> tuple[float, float]:
-        """Current error of the adapted minus the fixed predictor; the veto's own comparison may be a few rounds old."""
-        if np.array_equal(state.fitted_weights, self.base_weight_):
-            return 0.0, 0.0
-        with one_blas_thread():
-            answers = state.fallback.check.answers
-            if answers is None:
-                answers = self.erm_.cross_fitted(state.fitted_weights, state.estimator, is_quick=True)
-            return compare(self.fixed_, self.task_, state.weights, answers)
+    def require_errors(self, method: str) -> NDArray[Any]:
+        """Return ``errors``, or raise a DataError if the reference has too few rows for fits without some."""
+        if self.errors is None:
+            too_few = self.rules.task.too_few
+            raise DataError(f"{method} needs more {too_few} in the reference, because it fits without some rows.")
+        return self.errors
 
-    def _learner_weights(self, state: Any) -> tuple[FloatArray, FloatArray]:
-        """Importance weights from each active learner's ratio, and the meta weights of the learners."""
-        ratios, learner_weights = state.ratio.learner_ratios()
-        if not state.ratio.is_pooled:
-            ratios = np.reshape([self._held_back(state, each) for each in ratios], ratios.shape)
-        # A ratio of zero everywhere, which some losses allow, carries no information.
-        weights = self.base_weight_ * np.maximum(ratios, 1e-12)
-        return weights, learner_weights
-
-    def _row_weights(self, state: Any, X: Any) -> FloatArray:
-        """Weights of new rows, on the scale of the reference weights."""
-        of_reference = self._held_back(state, np.asarray(state.ratio.reference_ratio_, dtype=np.float64))
-        total = float(self.base_weight_ @ of_reference)
-        ratios = self._held_back(state, np.asarray(state.ratio.predict_ratio(X), dtype=np.float64))
-        scale = self.base_weight_.mean() * self.base_weight_.sum()
-        return ratios * (scale / total) if total > 0.0 else np.zeros_like(ratios)
-
-
-# --- Monitoring of an adaptive model: whether to trust it, and what moved
-
-
-_FEW_OUT = 0.05
-
-
-class Monitoring:
-    """Attributes that monitor an adaptive model; none of them learns anything."""
-
-    state_: Any
-    base_weight_: FloatArray
-    rules_: Any
-    unverified_: str
-
-    if TYPE_CHECKING:
-
-        @property
-        def _evidence(self) -> Evidence | None: ...
-
-        def _coverage(self, state: Any) -> Coverage: ...
-
-        def _measured(
-            self, state: Any, coverage: Coverage, rounds: LabelledRounds | None = None
-        ) -> MeasuredError | None: ...
-
-        def _risk(self, state: Any) -> RiskEstimate: ...
-
-        def _excess(self, state: Any) -> tuple[float, float]: ...
-
-        def _exponent_in_use(self, state: Any) -> float: ...
-
-        @property
-        def _scale(self) -> LossScale: ...
+    @cached_property
+    def scores(self) -> FloatArray:
+        """One minus the probability of each reference row's own label, from a fit without the row."""
+        task, compared = self.rules.task, self.state.fallback.check.scores
+        if self.is_fixed:
+            found = self.rules.fixed.scores()
+        elif compared is not None:
+            found = compared
+        else:
+            found = task.set_scores(self.rules.erm, self.state.fitted_weights, self.predictor, is_quick=False)
+        if found is None:
+            raise DataError(
+                f"predict_set needs more {task.too_few} in the reference, because it fits without some rows."
+            )
+        return found
 
     @property
-    def trust_(self) -> Trust:
-        """Three answers and a verdict, with their evidence."""
-        state = self.state_
-        if "trust" not in state.cache:
-            state.cache["trust"] = self._trust(state, self._coverage(state))
-        trust: Trust = state.cache["trust"]
-        return trust
+    def residuals(self) -> NDArray[Any]:
+        """Residuals of the reference by fits without the row; where such fits are slow, those of the last comparison.
 
-    def trust_given(self, coverage: Coverage, rounds: LabelledRounds | None = None) -> Trust:
-        """Return ``trust_`` with other findings about the recent rows, such as those about the columns of a table.
-
-        Parameters
-        ----------
-        coverage : Coverage
-        rounds : LabelledRounds, optional
-            What labels measured round by round, if that is known.
+        Before the first comparison, they are those of the fixed predictor.
         """
-        return self._trust(self.state_, coverage, rounds)
+        answers = self.state.fallback.check.answers
+        if not self.rules.erm.is_slow_to_cross_fit or self.is_fixed:
+            return self.require_errors("predict_interval")
+        if answers is not None:
+            return self.rules.task.errors(answers)
+        errors = self.rules.fixed.errors()
+        return self.require_errors("predict_interval") if errors is None else errors
 
-    def _trust(self, state: Any, coverage: Coverage, rounds: LabelledRounds | None = None) -> Trust:
-        risk = self._risk(state)
-        return judge(
-            self._weight_evidence(state),
-            share_out_of_bound=self._share_out_of_bound(state),
-            exponent=self._exponent_in_use(state),
-            is_vetoed=state.fallback.veto.is_held,
-            excess=self._excess(state),
-            scale=self._scale,
-            guard=self.rules_.guard.sentence,
-            interval=(risk.adapted, risk.adapted_low, risk.adapted_high),
-            checks=Checks(
-                coverage=coverage,
-                evidence=self._evidence,
-                measured=self._measured(state, coverage, rounds),
-                unverified=self.unverified_,
-                since_joining=_since_joining(state),
-            ),
-        )
+    # --- whether the reference covers the inputs -------------------------------------------------------------------
 
-    def _weight_evidence(self, state: Any) -> WeightEvidence:
-        ratios = np.asarray(state.ratio.estimated_ratios(), dtype=np.float64)
-        return WeightEvidence.of(state.weights, ratios, self.base_weight_, float(state.ratio.max_ratio))
+    @cached_property
+    def coverage(self) -> Coverage:
+        """How well the reference covers the recent rows: jointly, and column by column."""
+        return self.rules.cover.judge(self.state.recent)
 
-    def _is_covered(self, state: Any, coverage: Coverage) -> bool:
+    @cached_property
+    def latest_coverage(self) -> Coverage:
+        """How the reference lies beside the last 64 rows alone, which the weights follow; nothing about columns."""
+        return self.rules.cover.judge_latest(self.state.recent)
+
+    @cached_property
+    def is_covered(self) -> bool:
         """Whether the answer about the inputs is not "no"; it takes less time than the answers."""
-        if is_outside(coverage):
+        if is_outside(self.coverage):
             return False
-        n_rounds, _ = _since_joining(state) or (None, None)
-        return no_overlap(self._weight_evidence(state), self._share_out_of_bound(state), n_rounds) is None
+        n_rounds, _ = self._since_joining or (None, None)
+        return no_overlap(self._weight_evidence, self.share_out_of_bound, n_rounds) is None
 
-    def _share_out_of_bound(self, state: Any) -> float:
+    @cached_property
+    def share_out_of_bound(self) -> float:
         """Share of recent rows out of bound; 0 once rows that joined the reference lie there too.
 
         The bound is that of the first reference: beyond it, the present one may have rows enough.
         """
+        state = self.state
         share: float = state.watch.share_out_of_bound
         if not share or not state.ratio.has_scores:
             return share
@@ -354,225 +295,236 @@ class Monitoring:
         # Without rows that joined, the user has chosen a narrow bound.
         return 0.0 if state.joined is not None else max(0.0, share - of_reference)
 
-    @property
-    def drift_attribution_(self) -> FloatArray:
-        """Share of each input column in the log ratio of recent rounds; zeros while there is no shift."""
-        parts: FloatArray = self.state_.watch.column_shares
-        return parts
+    @cached_property
+    def _weight_evidence(self) -> WeightEvidence:
+        ratio = self.state.ratio
+        ratios = np.asarray(ratio.estimated_ratios(), dtype=np.float64)
+        return WeightEvidence.of(self.state.weights, ratios, self.rules.base_weight, float(ratio.max_ratio))
 
     @property
-    def history_in_use_(self) -> float:
+    def _since_joining(self) -> tuple[int, int] | None:
+        """Rounds and rows since rows joined the reference; None if none did, or before the first round."""
+        state, joined = self.state, self.state.joined
+        if joined is None or not joined.n_rounds:
+            return None
+        return state.n_rounds - joined.n_rounds, state.n_rows - joined.n_rows
+
+    # --- what labels that came late have measured ------------------------------------------------------------------
+
+    @property
+    def labelled_rounds(self) -> LabelledRounds | None:
+        """What labels measured round by round, if that is known."""
+        return None
+
+    @cached_property
+    def measured(self) -> MeasuredError | None:
+        """The error that late labels have measured, and whether it contradicts the estimate; None without labels."""
+        state = self.state
+        if state.late_labels is None:
+            return None
+        # Coverage is about the latest rows: older labels are about rows that it says nothing of.
+        is_older = state.n_rows - state.late_labels.last_row > RECENT_ROWS
+        return measure(
+            state.late_labels,
+            n_stream=state.n_rows,
+            audit=self.kept_audit,
+            scale=self.scale,
+            is_covered=is_older or self.is_covered,
+            rounds=self.labelled_rounds,
+        )
+
+    @cached_property
+    def kept_audit(self) -> Audit | None:
+        """Whether P(y | x) has changed in the kept rows, by the errors of the fixed predictor: those of then."""
+        labels = self.state.late_labels
+        rows = None if labels is None else labels.audit_rows
+        if rows is None:
+            return None
+        with one_blas_thread():
+            errors = self.rules.fixed.errors()
+            if errors is None:
+                return None
+            features = getattr(self.state.ratio, "reference_features_", None)
+            features = np.asarray(self.rules.reference if features is None else features, dtype=np.float64)
+            of_rows = rows.errors_fixed, rows.features
+            return self.rules.task.audit(of_rows, (errors, features), self.rules.base_weight)
+
+    def audit(self, errors: NDArray[Any], rows: Any, X: Any) -> Audit:
+        """Compare errors on labelled rows with those to expect from the reference, weighted to match the rows."""
+        task = self.rules.task
+        features: tuple[FloatArray, FloatArray] | None = self.state.ratio.comparison_features(X)
+        if features is None and isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
+            features = rows, np.asarray(self.rules.reference)
+        elif features is None:
+            features = np.zeros((count_rows(rows), 1)), np.zeros((len(task), 1))
+        return task.audit((errors, features[0]), (self.require_errors("audit"), features[1]), self.rules.base_weight)
+
+    # --- whether to trust it ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def trust(self) -> Trust:
+        """Three answers and a verdict, with their evidence."""
+        risk = self.risk
+        return judge(
+            self._weight_evidence,
+            share_out_of_bound=self.share_out_of_bound,
+            exponent=float(self.state.fallback.share) if self.rules.has_fallback else 1.0,
+            is_vetoed=self.state.fallback.veto.is_held,
+            excess=self._excess(),
+            scale=self.scale,
+            guard=self.rules.guard.sentence,
+            interval=(risk.adapted, risk.adapted_low, risk.adapted_high),
+            checks=Checks(
+                coverage=self.coverage,
+                evidence=self._evidence,
+                measured=self.measured,
+                unverified=self.rules.verification.unverified,
+                since_joining=self._since_joining,
+            ),
+        )
+
+    def _excess(self) -> tuple[float, float]:
+        """Current error of the adapted minus the fixed predictor; the veto's own comparison may be a few rounds old."""
+        state, rules = self.state, self.rules
+        if np.array_equal(state.fitted_weights, rules.base_weight):
+            return 0.0, 0.0
+        with one_blas_thread():
+            answers = state.fallback.check.answers
+            if answers is None:
+                answers = rules.erm.cross_fitted(state.fitted_weights, state.estimator, is_quick=True)
+            return compare(rules.fixed, rules.task, state.weights, answers)
+
+    # --- what moved, and what happened -----------------------------------------------------------------------------
+
+    @property
+    def drift_attribution(self) -> Any:
+        """Share of each input column in the log ratio of recent rounds; zeros while there is no shift."""
+        return self.state.watch.column_shares
+
+    @property
+    def history_in_use(self) -> float:
         """Mean interval length of the learners in use, weighted by their meta weights, in rounds."""
-        state = self.state_
-        history: float = state.ratio.history_in_use(state.n_rounds)
+        history: float = self.state.ratio.history_in_use(self.state.n_rounds)
         return history
 
-    @property
-    def drift_events_(self) -> tuple[DriftEvent, ...]:
+    @cached_property
+    def drift_events(self) -> tuple[DriftEvent, ...]:
         """The last hundred changes in the input distribution, and onsets in single columns, in order."""
-        state = self.state_
+        state = self.state
         shifts = () if state.watch.log is None else state.watch.log.events
         return tuple(sorted((*shifts, *state.columns.events), key=lambda event: event.round))
 
-
-def _since_joining(state: Any) -> tuple[int, int] | None:
-    """Rounds and rows of the stream since rows joined the reference; None if none did, or before the first round."""
-    joined = state.joined
-    if joined is None or not joined.n_rounds:
-        return None
-    return state.n_rounds - joined.n_rounds, state.n_rows - joined.n_rows
-
-
-# --- The regimes that an adaptive model remembers
-
-
-class Remembering:
-    """The part of an adaptive model that tells which regimes the inputs have been in."""
-
-    state_: Any
-    rules_: Any
-
-    if TYPE_CHECKING:
-
-        def _require_fitted(self, attribute: str) -> None: ...
-
     @property
-    def regimes_(self) -> tuple[Regime, ...]:
+    def last_drift_round(self) -> int | None:
+        """Round of the last change of the inputs; 0 before the first, None if the ratio does not show changes."""
+        if self.drift_events:
+            return int(self.drift_events[-1].round)
+        return None if self.state.watch.log is None else 0
+
+    @cached_property
+    def regimes(self) -> tuple[Regime, ...]:
         """The regimes that the ratio remembers, in the order in which they were first seen.
 
         Empty if the inputs have not settled away from the reference, and if the ratio estimator has no memory.
         """
-        self._require_fitted("state_")
-        state = self.state_
-        if "regimes" not in state.cache:
-            with one_blas_thread():
-                state.cache["regimes"] = self._regimes(state)
-        regimes: tuple[Regime, ...] = state.cache["regimes"]
-        return regimes
-
-    def _regimes(self, state: Any) -> tuple[Regime, ...]:
-        remembered = state.ratio.remembered_regimes()
-        coefs = np.array([regime.coef for regime in remembered])
-        found = []
-        for number, regime in enumerate(remembered, start=1):
-            others = np.delete(coefs, number - 1, axis=0)
-            apart_from = others.mean(axis=0) if len(others) else state.ratio.neutral_coef_
-            found.append(
-                Regime(
-                    number=number,
-                    visits=regime.visits,
-                    size=regime.size,
-                    features=self._columns_apart(state.ratio, regime.coef - apart_from),
-                    is_current=regime.is_current,
+        with one_blas_thread():
+            ratio = self.state.ratio
+            remembered = ratio.remembered_regimes()
+            coefs = np.array([regime.coef for regime in remembered])
+            found = []
+            for number, regime in enumerate(remembered, start=1):
+                others = np.delete(coefs, number - 1, axis=0)
+                apart_from = others.mean(axis=0) if len(others) else ratio.neutral_coef_
+                parts = parts_of_coef(ratio, regime.coef - apart_from, self.rules.columns)
+                features = main_columns(shares(parts), self.rules.names)
+                found.append(
+                    Regime(
+                        number=number,
+                        visits=regime.visits,
+                        size=regime.size,
+                        features=features,
+                        is_current=regime.is_current,
+                    )
                 )
-            )
         return tuple(found)
 
-    def _columns_apart(self, ratio: Any, change: FloatArray) -> tuple[str, ...]:
-        """Return the main columns of a difference between two thetas."""
-        return main_columns(shares(parts_of_coef(ratio, change, self.rules_.columns)), self.rules_.names)
+    @property
+    def history(self) -> Any:
+        """What the last 10,000 rounds did, as a pandas frame."""
+        return rounds_frame(self.state.rounds, self.known_risk, self.state.n_rounds)
+
+    @property
+    def known_risk(self) -> RiskEstimate | None:
+        """The estimated error if it has been read, as the history notes it."""
+        return vars(self).get("risk")
 
 
-# --- Audits of an adaptive model: whether P(y | x) has changed, from rows whose labels arrived late
+# --- How a fitted model looks in a notebook: its state and verdict above scikit-learn's diagram of the parameters
 
 
-class Auditing:
-    """The part of an adaptive model that audits labelled rows; it learns nothing from them."""
-
-    state_: Any
-    task_: Task
-    base_weight_: FloatArray
-    reference_: Any
-
-    if TYPE_CHECKING:
-
-        def _require_fitted(self, attribute: str) -> None: ...
-
-        def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any: ...
-
-        def _predictor(self, state: Any) -> Any: ...
-
-        def _errors(self, state: Any) -> NDArray[Any] | None: ...
-
-    def audit(self, X: Any, y: Any) -> Audit:
-        """Compare the error on labelled rows with the error to expect from the reference.
-
-        The rows may come from any round: they are compared with the reference weighted to match them. The model does
-        not learn from them.
-
-        Parameters
-        ----------
-        X : array or frame of shape (n_rows, n_features)
-            At least one row.
-        y : array of shape (n_rows,)
-            Their labels; those of a classifier are among ``classes_``.
-        """
-        self._require_fitted("state_")
-        X = select_columns(self, X)
-        rows = self._read(X, reset=False, min_rows=0)
-        if count_rows(rows) == 0:
-            raise DataError("audit needs at least one labelled row, got none.")
-        truths = self.task_.read_known(y, count_rows(rows))
-        state = self.state_
-        with one_blas_thread():
-            reference_errors = self._errors(state)
-            if reference_errors is None:
-                raise DataError(
-                    f"audit needs more {self.task_.too_few} in the reference, because it fits without some rows."
-                )
-            with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
-                predicted = np.asarray(self._predictor(state).predict(rows))
-            errors = self.task_.errors_on(truths, predicted)
-            of_rows, of_reference = self._audit_features(state, rows, X)
-            return self.task_.audit((errors, of_rows), (reference_errors, of_reference), self.base_weight_)
-
-    def _audit_features(self, state: Any, rows: Any, X: Any) -> tuple[FloatArray, FloatArray]:
-        """Features in which the densities and errors of audited and reference rows are compared."""
-        features: tuple[FloatArray, FloatArray] | None = state.ratio.comparison_features(X)
-        if features is not None:
-            return features
-        if isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
-            return rows, np.asarray(self.reference_)
-        return np.zeros((count_rows(rows), 1)), np.zeros((len(self.task_), 1))
-
-
-# --- What a round leaves in the log: changes of the inputs, and which model makes the predictions from now on
-
-
-_SHOWN = {
-    "outside": "values outside the range of the reference",
-    "new values": "values that the reference does not have",
-    "missing": "missing values",
-    "categories": "categories that the reference does not have",
+# Up to these sizes, the answers took less than 0.1 s of processor time; a display must not keep you waiting.
+_MOST_VALUES = 500_000
+_MOST_PRODUCTS = 50_000_000
+_QUESTIONS = {
+    "inputs": "Does the reference cover the inputs?",
+    "adaptation": "Is the adapted model better than the fixed one?",
+    "predictions": "Can you believe the estimated error?",
 }
+_CELL = 'style="text-align: left; vertical-align: top"'
+_UNREAD = "not shown, because it takes longer than a moment: print(model.trust_)"
 
 
-def log_events(before: AdaptationState, after: AdaptationState, fixed: FixedModel) -> None:
-    """Log what is new after a round: changes of the inputs as INFO, vetoes as WARNING.
+def state_html(snapshot: Snapshot, *, has_own_predictor: bool) -> str:
+    """Return the state and the verdict of a fitted model as an HTML table.
 
-    Parameters
-    ----------
-    before, after : AdaptationState
-        The states around the round.
-    fixed : FixedModel
+    The answers are shown if they have been read since the last round, or if reading them takes less than about 0.1 s:
+    those about a user's estimator need several fits.
     """
-    # With nothing to adapt to, the fixed model predicts anyway, and no comparison was made.
-    if after.fallback.veto.is_held != before.fallback.veto.is_held and after.fallback.share > 0.0:
-        _log_veto(after, fixed)
-    log, old = after.watch.log, before.watch.log
-    if log is not None and old is not None and log.events is not old.events:
-        _log_change(after)
-    if after.columns is not before.columns:
-        log_onsets(after.columns, after.n_rounds)
+    state = snapshot.state
+    rows = [
+        ("Rounds", f"{state.n_rounds:,} ({count(state.n_rows, 'row')}), {count(state.n_refits, 'refit')}"),
+        (
+            "Effective rows",
+            f"{snapshot.effective_sample_size:,.0f} of {len(state.weights):,} reference rows carry the weight",
+        ),
+        ("Predictions", _predictor_in_words(state)),
+    ]
+    is_known = "trust" in vars(snapshot) or (has_own_predictor and _is_quick(snapshot))
+    rows += _answers(snapshot) if is_known else [("Verdict", _UNREAD)]
+    lines = "".join(f"<tr><th {_CELL}>{escape(name)}</th><td {_CELL}>{escape(text)}</td></tr>" for name, text in rows)
+    return f'<table class="accous-state">{lines}</table>'
 
 
-def log_onsets(columns: ColumnWatch, this_round: int) -> None:
-    """Log as INFO which columns show something new since this round."""
-    for event in columns.events:
-        if event.round == this_round:
-            LOGGER.info(
-                "Round %d: column %s has %s in %.1f %% of the recent rows.",
-                this_round,
-                ", ".join(event.features),
-                _SHOWN[event.kind],
-                100.0 * event.size,
-            )
+def _answers(snapshot: Snapshot) -> list[tuple[str, str]]:
+    trust, risk, measured, scale = snapshot.trust, snapshot.risk, snapshot.measured, snapshot.scale
+    estimate = _error(scale, risk.adapted, risk.adapted_low, risk.adapted_high) if risk.is_known else "not known"
+    estimate += "" if risk.is_covered else f": {risk.why_not_covered}"
+    rows = [(f"Estimated {scale.name}", estimate)]
+    if measured is not None:
+        of_labels = _error(scale, measured.error, measured.error_low, measured.error_high)
+        rows.append((f"Measured {scale.name}", of_labels))
+    rows.append(("Verdict", trust.verdict))
+    for name, question in _QUESTIONS.items():
+        found = getattr(trust, name)
+        rows.append((question, f"{found.answer.capitalize()}. {found.sentence}"))
+    return rows
 
 
-def _log_veto(state: AdaptationState, fixed: FixedModel) -> None:
-    veto = state.fallback.veto
-    name = "fixed" if veto.is_held else "adapted"
-    LOGGER.warning(
-        "Round %d: the %s model makes the predictions from now on. %s", state.n_rounds, name, _comparison(veto, fixed)
-    )
+def _predictor_in_words(state: AdaptationState) -> str:
+    if not state.rounds.is_moved:
+        return "by the fixed model: nothing to adapt to so far"
+    if state.fallback.veto.is_held:
+        return "by the fixed model: the adapted one is held back"
+    return "by the adapted model"
 
 
-def _comparison(veto: Veto, fixed: FixedModel) -> str:
-    if math.isnan(veto.excess):
-        return "The adapted and the fixed model could not be compared on the reference."
-    scale, sign = fixed.scale, "-" if veto.excess < 0.0 else "+"
-    return (
-        f"{scale.name.capitalize()} on the weighted reference, adapted minus fixed: "
-        f"{sign}{scale.difference(abs(veto.excess))} "
-        f"(standard error {scale.difference(veto.standard_error).removesuffix(' points')})."
-    )
+def _error(scale: LossScale, error: float, low: float, high: float) -> str:
+    if np.isnan(error):
+        return "not known"
+    return f"{scale.shown(error)} (90 % interval {scale.shown(low)} to {scale.shown(high)})"
 
 
-def _log_change(state: AdaptationState) -> None:
-    assert state.watch.log is not None
-    event = state.watch.log.events[-1]
-    columns = ", ".join(event.features) or "no single column"
-    if event.rounds_to_adapt is None:
-        returned = f" They are {event.return_in_words}." if event.seen else ""
-        LOGGER.info(
-            "Round %d: the inputs changed (size %.2f), mainly %s.%s", event.round, event.size, columns, returned
-        )
-    else:
-        LOGGER.info(
-            "Round %d: the change of round %d is over (size %.2f, mainly %s); the weights followed within %d rounds.",
-            state.n_rounds,
-            event.round,
-            event.size,
-            columns,
-            event.rounds_to_adapt,
-        )
+def _is_quick(snapshot: Snapshot) -> bool:
+    n_rows, n_columns = snapshot.rules.reference.shape
+    n_coefficients = n_columns * snapshot.rules.task.n_outputs
+    return n_rows * n_columns <= _MOST_VALUES and n_rows * n_coefficients**2 <= _MOST_PRODUCTS

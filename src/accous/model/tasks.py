@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +14,18 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, assert_all_finite, column_or_1d
 
 from accous.arrays import BoolArray, FloatArray, IntArray
-from accous.diagnostics.coverage import FEWEST_ROWS_PER_CLASS, columns_of_label, columns_of_number, rare_classes
+from accous.diagnostics.coverage import (
+    FEWEST_ROWS_PER_CLASS,
+    columns_of_label,
+    columns_of_number,
+    follows_rows,
+    rare_classes,
+)
 from accous.diagnostics.labels import Audit, audit_errors, audit_residuals
 from accous.diagnostics.losses import NumberLoss
 from accous.diagnostics.messages import ERRORS, LossScale, scale_of_numbers
 from accous.diagnostics.risk import weighted_loss
-from accous.exceptions import DataError
+from accous.exceptions import DataError, TrapWarning
 from accous.text import count
 
 # --- What is predicted: classes or numbers. The code that adapts a predictor asks the task and knows neither
@@ -40,108 +48,6 @@ class LateTruths:
     values: Any
     is_unseen: BoolArray
     unseen_names: tuple[str, ...] = ()
-
-
-class Task(Protocol):
-    """The labels of a reference, and what follows from their kind.
-
-    The error of a class is whether it is wrong, that of a number is y minus the prediction. Losses follow from errors.
-
-    Attributes
-    ----------
-    kind : {"classifier", "regressor"}
-        The kind of estimator that learns such labels.
-    """
-
-    kind: ClassVar[str]
-
-    @property
-    def truths(self) -> NDArray[Any]:
-        """Label of each reference row, as estimators take it."""
-
-    @property
-    def strata(self) -> IntArray:
-        """Group of each reference row: every fold holds all groups, and a few rows of each never leave."""
-
-    @property
-    def none(self) -> NDArray[Any]:
-        """The predictions for no rows."""
-
-    @property
-    def n_outputs(self) -> int:
-        """How many numbers a linear predictor computes for a row."""
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Names of all labels that are known; empty if every number may be one."""
-
-    @property
-    def loss_name(self) -> str:
-        """Name of the loss: "error" for classes."""
-
-    @property
-    def stored(self) -> dict[str, NDArray[Any]]:
-        """What files keep of the task."""
-
-    @property
-    def too_few(self) -> str:
-        """What the reference needs more of where no rows can be left out of a fit."""
-
-    def __len__(self) -> int: ...
-
-    def part(self, rows: IntArray) -> Task:
-        """Return the task of some reference rows."""
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether there is nothing to learn, because all rows have the same class."""
-
-    def traps(self) -> list[str]:
-        """What is wrong with the labels themselves, in sentences."""
-
-    def columns_of_label(self, rows: FloatArray) -> list[tuple[int, str]]:
-        """Return the columns that give the label away, and what each of them predicts."""
-
-    def answers(self, predicted: Any) -> NDArray[Any]:
-        """Return an estimator's predictions in the form in which cross-fitted ones are kept."""
-
-    def errors(self, answers: NDArray[Any]) -> NDArray[Any]:
-        """Return the error of each reference row, given the answers of fits without it."""
-
-    def errors_on(self, truths: Any, predicted: Any) -> NDArray[Any]:
-        """Return the errors of predictions for other rows."""
-
-    def losses(self, errors: NDArray[Any]) -> FloatArray:
-        """Return the loss of each row."""
-
-    def scale(self, losses: FloatArray | None, weights: FloatArray) -> LossScale:
-        """Return the scale of the losses, given those of the fixed predictor on the reference, if they are known."""
-
-    def losses_of_fit(self, erm: Any, weights: FloatArray, fitted: Any) -> FloatArray | None:
-        """Return the losses of fits without each row that tell two fits apart best; None if no row can be left out."""
-
-    def set_scores(self, erm: Any, weights: FloatArray, fitted: Any, *, is_quick: bool) -> FloatArray | None:
-        """Return the scores by which sets of classes are predicted; None if there are none, as for numbers."""
-
-    def audit(
-        self,
-        labelled: tuple[NDArray[Any], FloatArray],
-        reference: tuple[NDArray[Any], FloatArray],
-        base_weight: FloatArray,
-    ) -> Audit:
-        """Compare labelled rows with the reference: errors and features of both."""
-
-    def read_known(self, y: Any, n_rows: int) -> NDArray[Any]:
-        """Read labels of rows that are audited; a class that the reference does not have is an error."""
-
-    def read_late(self, y: Any, n_rows: int) -> LateTruths:
-        """Read labels that arrived late."""
-
-    def late_errors(self, late: LateTruths, predicted: Any, name: str) -> NDArray[Any]:
-        """Return the errors of predictions for such rows; ``name`` is the argument's, for an error message."""
-
-    def joined_by(self, y: Any, n_rows: int, reader: str) -> Task:
-        """Return the task of the reference and some more labelled rows; errors about y name the ``reader``."""
 
 
 # --- Reads the labels and base weights that come with the rows of a reference
@@ -673,3 +579,50 @@ class NumberTask:
     def joined_by(self, y: Any, n_rows: int, reader: str) -> NumberTask:
         """Return the task with some more numbers."""
         return NumberTask(np.concatenate((self.targets, read_numbers(y, n_rows))), self.loss)
+
+
+# --- Warnings at fit of what misleads a model: counters, columns that give the label away, tiny classes
+
+
+_FEWEST_ROWS = 200  # with fewer, every class is small, and a column determines the label by chance
+
+
+def warn_of_traps(rows: Any, task: Task, names: Callable[[], list[str]], *, is_ordered: bool = False) -> None:
+    """Issue a `TrapWarning` for each trap in the reference.
+
+    Parameters
+    ----------
+    rows : array or frame of shape (n_reference, n_features)
+        Columns of a frame are not looked at.
+    task : Task
+        Knows the traps in the labels.
+    names : callable
+        Returns the names of the columns.
+    is_ordered : bool, default=False
+        Whether the rows are in order of time; only then is a column that follows their order a counter.
+    """
+    if len(task) < _FEWEST_ROWS:
+        return
+    for sentence in task.traps():
+        _warn(sentence)
+    if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f":
+        return
+    for column, what in task.columns_of_label(rows):
+        _warn(f"Column {names()[column]!r} alone predicts {what}: leave it out if it is not known before the label is.")
+    if is_ordered:
+        for column in range(rows.shape[1]):
+            if follows_rows(rows[:, column]):
+                _warn(
+                    f"Column {names()[column]!r} counts the rows: leave it out, or all later rows are new to the model."
+                )
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, TrapWarning, stacklevel=4)  # at the caller of `fit`
+
+
+Task = ClassTask | NumberTask
+"""The labels of a reference, and what follows from their kind: classes or numbers.
+
+The error of a class is whether it is wrong, that of a number is y minus the prediction. Losses follow from errors.
+"""

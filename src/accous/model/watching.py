@@ -24,8 +24,9 @@ from accous.diagnostics.drift import (
     shares,
     start_log,
 )
-from accous.extras import import_extra
+from accous.diagnostics.risk import RiskEstimate
 from accous.ratio.base import RatioEstimator
+from accous.text import import_extra
 from accous.threads import one_blas_thread
 
 # --- The last rows of the stream, in an immutable structure that costs about a microsecond per round
@@ -126,9 +127,9 @@ class RecentRows(NamedTuple):
 NO_ROWS = RecentRows()
 
 
-def recent_from_plain(plain: dict[str, Any] | None) -> RecentRows:
-    """Undo ``to_plain``; states that were saved before recent rows were kept have none."""
-    if plain is None or plain["rows"] is None:
+def recent_from_plain(plain: dict[str, Any]) -> RecentRows:
+    """Undo ``to_plain``."""
+    if plain["rows"] is None:
         return NO_ROWS
     rows, n_waiting, size = plain["rows"], plain["n_waiting"], plain["block_rows"]
     end = len(rows) - n_waiting
@@ -177,7 +178,7 @@ class RoundLog(NamedTuple):
 
     def after(
         self,
-        cache: dict[str, Any],
+        risk: RiskEstimate | None,
         weights: FloatArray,
         n_rows: int,
         *,
@@ -190,8 +191,8 @@ class RoundLog(NamedTuple):
 
         Parameters
         ----------
-        cache : dict
-            What was read after the round before.
+        risk : RiskEstimate or None
+            The error that was estimated after the round before, if it was read.
         weights : array of shape (n_reference,)
         n_rows : int
         share : float
@@ -205,7 +206,7 @@ class RoundLog(NamedTuple):
         last = (float(n_rows), effective_rows(weights), share, float(refit), float(drift), float(adapted), *_UNKNOWN)
         if self.last is None:
             return RoundLog(self.blocks, self.waiting, last, is_moved)
-        waiting = (*self.waiting, _with_error(self.last, cache) if "wide_risk" in cache else self.last)
+        waiting = (*self.waiting, self.last if risk is None else _with_error(self.last, risk))
         if len(waiting) < _BLOCK_ROUNDS:
             return RoundLog(self.blocks, waiting, last, is_moved)
         return RoundLog((*self.blocks, np.array(waiting))[-_MOST_BLOCKS:], (), last, is_moved)
@@ -219,24 +220,23 @@ class RoundLog(NamedTuple):
             Rounds since then; 0 is the last one. A round that is no longer kept is left out.
         risk : RiskEstimate
         """
-        cache = {"wide_risk": risk}
         if n_ago == 0:
-            return self._replace(last=None if self.last is None else _with_error(self.last, cache))
+            return self._replace(last=None if self.last is None else _with_error(self.last, risk))
         if n_ago <= len(self.waiting):
             place = len(self.waiting) - n_ago
-            row = _with_error(self.waiting[place], cache)
+            row = _with_error(self.waiting[place], risk)
             return self._replace(waiting=(*self.waiting[:place], row, *self.waiting[place + 1 :]))
         place = _BLOCK_ROUNDS * len(self.blocks) - (n_ago - len(self.waiting))
         if place < 0:
             return self
         number, row_number = divmod(place, _BLOCK_ROUNDS)
         block = self.blocks[number].copy()  # earlier states share it
-        block[row_number] = _with_error(tuple(block[row_number].tolist()), cache)
+        block[row_number] = _with_error(tuple(block[row_number].tolist()), risk)
         return self._replace(blocks=(*self.blocks[:number], block, *self.blocks[number + 1 :]))
 
-    def rows(self, cache: dict[str, Any]) -> FloatArray:
+    def rows(self, risk: RiskEstimate | None = None) -> FloatArray:
         """Return all that is kept as one array, with what was read after the last round."""
-        last = () if self.last is None else (_with_error(self.last, cache),)
+        last = () if self.last is None else (self.last if risk is None else _with_error(self.last, risk),)
         open_rows = np.array((*self.waiting, *last)).reshape(-1, len(_COLUMNS))
         return np.concatenate((*self.blocks, open_rows))
 
@@ -250,22 +250,20 @@ class RoundLog(NamedTuple):
         n_rounds : int
             At least 1.
         """
-        before = self.rows({})[:-1][-n_rounds:, _COLUMNS.index("adapted")]
+        before = self.rows()[:-1][-n_rounds:, _COLUMNS.index("adapted")]
         # The first round of all was predicted by the fixed predictor.
         return float(before.sum() / max(1, min(n_rounds, len(before) + 1)))
 
-    def to_plain(self, cache: dict[str, Any]) -> dict[str, Any]:
+    def to_plain(self, risk: RiskEstimate | None) -> dict[str, Any]:
         """Return everything as one array and numbers."""
-        return {"rows": self.rows(cache), "n_waiting": len(self.waiting), "is_moved": self.is_moved}
+        return {"rows": self.rows(risk), "n_waiting": len(self.waiting), "is_moved": self.is_moved}
 
 
 NO_ROUNDS = RoundLog()
 
 
-def rounds_from_plain(plain: dict[str, Any] | None, n_refits: int = 0) -> RoundLog:
-    """Undo ``to_plain``; of states that were saved before rounds were noted, only the number of refits is known."""
-    if plain is None:
-        return RoundLog(is_moved=n_refits > 0)
+def rounds_from_plain(plain: dict[str, Any]) -> RoundLog:
+    """Undo ``to_plain``."""
     if not len(plain["rows"]):
         return RoundLog(is_moved=plain["is_moved"])
     rows, n_waiting = plain["rows"], plain["n_waiting"]
@@ -275,19 +273,19 @@ def rounds_from_plain(plain: dict[str, Any] | None, n_refits: int = 0) -> RoundL
     return RoundLog(blocks, tuple(waiting), last, plain["is_moved"])
 
 
-def rounds_frame(log: RoundLog, cache: dict[str, Any], n_rounds: int) -> Any:
+def rounds_frame(log: RoundLog, risk: RiskEstimate | None, n_rounds: int) -> Any:
     """Return the last 10,000 rounds as a pandas frame.
 
     Parameters
     ----------
     log : RoundLog
-    cache : dict
-        What was read after the last round.
+    risk : RiskEstimate or None
+        The error that was estimated after the last round, if it was read.
     n_rounds : int
         Number of the last round.
     """
     pandas = import_extra("pandas", "history_")
-    rows = log.rows(cache)[-MAX_ROUNDS:]
+    rows = log.rows(risk)[-MAX_ROUNDS:]
     columns: dict[str, Any] = {
         name: rows[:, number].astype(_KINDS.get(name, np.float64)) for number, name in enumerate(_COLUMNS)
     }
@@ -295,10 +293,7 @@ def rounds_frame(log: RoundLog, cache: dict[str, Any], n_rounds: int) -> Any:
     return pandas.DataFrame(columns, index=numbers)
 
 
-def _with_error(row: tuple[float, ...], cache: dict[str, Any]) -> tuple[float, ...]:
-    risk = cache.get("wide_risk")
-    if risk is None:
-        return row
+def _with_error(row: tuple[float, ...], risk: RiskEstimate) -> tuple[float, ...]:
     return (*row[: len(_NOTED)], risk.adapted, risk.adapted_low, risk.adapted_high)
 
 
@@ -518,33 +513,6 @@ class ReferenceCover:
     def _judge_block(self, block: FloatArray) -> tuple[FloatArray, BoolArray]:
         # With the block itself, so that no other one can get its id.
         return block, self.neighbours.is_outside(block)
-
-
-class Covering:
-    """The attribute of an adaptive model that says whether the reference covers the recent rows."""
-
-    state_: Any
-    rules_: Any
-
-    @property
-    def coverage_(self) -> Coverage:
-        """How well the reference covers the recent rows: jointly, and column by column."""
-        return self._coverage(self.state_)
-
-    @property
-    def latest_coverage_(self) -> Coverage:
-        """How the reference lies beside the last 64 rows alone, which the weights follow; nothing about columns."""
-        cache = self.state_.cache
-        if "latest_coverage" not in cache:
-            cache["latest_coverage"] = self.rules_.cover.judge_latest(self.state_.recent)
-        coverage: Coverage = cache["latest_coverage"]
-        return coverage
-
-    def _coverage(self, state: Any) -> Coverage:
-        if "coverage" not in state.cache:
-            state.cache["coverage"] = self.rules_.cover.judge(state.recent)
-        coverage: Coverage = state.cache["coverage"]
-        return coverage
 
 
 def watch_columns(watch: ColumnWatch, cover: ReferenceCover, this_round: int, recent: RecentRows) -> ColumnWatch:

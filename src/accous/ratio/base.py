@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from accous.arrays import FloatArray
 from accous.core.ensemble import FULL, LOW_RANK
 from accous.exceptions import ParameterError
-from accous.threads import TakesTurns, one_blas_thread
+from accous.threads import Lockable, one_blas_thread
 from accous.validation import LearnedAttributes, count_rows, own_copy, read_frame, read_rows
 
 # --- The interface of ratio estimators: what the rest of accous needs from them, and how to write your own
@@ -41,7 +41,7 @@ class _OldAttributes(AbstractContextManager[None]):
             self._estimator.__dict__ = self._before
 
 
-class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
+class RatioEstimator(LearnedAttributes, Lockable, BaseEstimator, ABC):
     """An estimate of r(x) = batch density over reference density that is updated batch by batch.
 
     This class is the interface between ratio estimators and the rest of accous. You can pass your own subclass to
@@ -132,7 +132,7 @@ class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
 
     # --- what the rest of accous calls ------------------------------------------------------------------------
 
-    def play(self, X: Any) -> FloatArray:
+    def run(self, X: Any) -> FloatArray:
         """Run one round on rows returned by ``read``, and return their ratios from before the round.
 
         Parameters
@@ -255,7 +255,7 @@ class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
         y : ignored
             Present for scikit-learn's conventions.
         """
-        with self.turn(), unchanged_on_failure(self), one_blas_thread():
+        with self.lock(), unchanged_on_failure(self), one_blas_thread():
             # Compute everything from the copy: a saved model keeps its memory order, so it resumes with the same bits.
             reference = own_copy(self._read(X_reference, reset=True, min_rows=_MIN_REFERENCE_ROWS), X_reference)
             self._start(reference)
@@ -274,7 +274,7 @@ class RatioEstimator(LearnedAttributes, TakesTurns, BaseEstimator, ABC):
         y : ignored
             Present for scikit-learn's conventions.
         """
-        with self.turn():
+        with self.lock():
             if not self._is_fitted():
                 return self.fit(X_batch, y)
             X = self._read(X_batch, reset=False, min_rows=0)

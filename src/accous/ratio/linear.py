@@ -233,13 +233,12 @@ class LinearRatio(RatioEstimator):
     def state_from_plain(self, plain: dict[str, Any], X: Any) -> None:
         """Restore the state that ``state_to_plain`` returned, on the same validated reference."""
         row_map = map_from_plain(plain["row_map"], self.feature_map, X)
-        # The first folders do not have the bound: it is that of their reference, which never grew.
-        self._start_with(row_map, plain["gradient_indices"], X, plain.get("feature_bound", self.feature_bound))
+        self._start_with(row_map, plain["gradient_indices"], X, plain["feature_bound"])
         self.step_size_ = plain["step_size"]
         self.n_out_of_bound_ = plain["n_out_of_bound"]
         self._take_state(plain["state"])
 
-    def play(self, X: Any) -> FloatArray:
+    def run(self, X: Any) -> FloatArray:
         """Run one round on rows returned by ``read``, and return their ratios from before the round."""
         if self._keeps_no_mapped_rows:
             batch, n_out_of_bound = self.features_.transform(X)
@@ -257,14 +256,14 @@ class LinearRatio(RatioEstimator):
 
     def _learn(self, X: Any, batch: FloatArray, step_size: float) -> None:
         """Play a round on a batch, given its rows and their features."""
-        self.state_ = self.rounds_.play(self.state_, batch, step_size)
+        self.state_ = self.rounds_.run(self.state_, batch, step_size)
 
     def batch_as_numbers(self, X: Any) -> FloatArray | None:
         """Return the rows of the round just played as numbers; a transformer does not map them a second time."""
         return self.as_numbers(X) if self._keeps_no_mapped_rows else self.mapped_batch_
 
     def _play(self, X: Any) -> None:
-        self.play(X)
+        self.run(X)
 
     def _ratio(self, X: Any) -> FloatArray:
         coef = self.coef_

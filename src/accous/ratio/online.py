@@ -289,7 +289,7 @@ class SingleRounds:
     reference: Reference
     radius: float
 
-    def play(self, state: SingleState, batch: FloatArray, step_size: float) -> SingleState:
+    def run(self, state: SingleState, batch: FloatArray, step_size: float) -> SingleState:
         """Return the state after a round."""
         coefs = state.learner.coefs
         gradients = self.reference.gradients(coefs[:0], coefs[0], batch)

@@ -64,7 +64,7 @@ class Candidates:
             if isinstance(member, RatioEstimator):
                 # Estimators replace what they have learned and never modify it, so a shallow copy learns independently.
                 members[number] = learned = copy(member)
-                learned.play(learned.read(X))
+                learned.run(learned.read(X))
                 means[number], ratios[number] = _on_reference(number, learned, None, self.max_ratio)
         return Candidates(tuple(members), self.max_ratio, means, ratios)
 

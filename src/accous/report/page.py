@@ -27,7 +27,7 @@ from accous.report.figures import (
     sample_size_figure,
     weights_figure,
 )
-from accous.report.words import Subject, answer_rows, judge_in_words, kinds_of_changes, note_on_changes
+from accous.report.words import ReportSource, answer_rows, judge_in_words, kinds_of_changes, note_on_changes
 from accous.text import count
 
 # --- The section about regimes: a time line, and the columns that tell the regimes apart
@@ -40,13 +40,13 @@ _NOTE = (
 _WIDTH, _ROW, _BAR, _LEFT = 1000, 34, 18, 40
 
 
-def regimes_section(subject: Subject) -> str:
+def regimes_section(source: ReportSource) -> str:
     """Return the section; empty if no regime is remembered."""
-    regimes = subject.regimes
+    regimes = source.regimes
     if not regimes:
         return ""
     items = "".join(f"<li>{escape(_in_words(regime))}</li>" for regime in regimes)
-    line = _time_line(regimes, subject.model.n_rounds_)
+    line = _time_line(regimes, source.snapshot.state.n_rounds)
     return f'<section><h2>Regimes</h2><p class="note">{_NOTE}</p>{line}<ul>{items}</ul></section>'
 
 
@@ -138,13 +138,13 @@ NOTES = {
 _SHORT_CELL = 24  # characters
 
 
-def render_page(subject: Subject) -> str:
+def render_page(source: ReportSource) -> str:
     """Return the report as a single HTML page that needs no other file and no network."""
     figures: dict[str, Figure] = {}
-    top = [_head(subject), _verdict(subject), answers_section(answer_rows(subject)), _tiles(subject)]
-    sections = [*top, *_charts(subject, figures), _findings(subject), _backtest(subject), _settings(subject)]
+    top = [_head(source), _verdict(source), answers_section(answer_rows(source)), _tiles(source)]
+    sections = [*top, *_charts(source, figures), _findings(source), _backtest(source), _settings(source)]
     parts = {
-        "title": escape(f"accous: {subject.name}"),
+        "title": escape(f"accous: {source.name}"),
         "style": page_asset("page.css"),
         "body": "\n".join(sections),
         # "</script>" inside the data would end the script element.
@@ -160,14 +160,14 @@ def page_asset(name: str) -> str:
     return files("accous.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _head(subject: Subject) -> str:
-    model = subject.model
-    facts = f"{count(model.n_rounds_, 'round')}, compared with {len(model.reference_weight_):,} labelled reference rows"
-    return f"<header><h1>{escape(subject.name)}</h1><p>{facts}</p></header>"
+def _head(source: ReportSource) -> str:
+    state = source.snapshot.state
+    facts = f"{count(state.n_rounds, 'round')}, compared with {len(state.weights):,} labelled reference rows"
+    return f"<header><h1>{escape(source.name)}</h1><p>{facts}</p></header>"
 
 
-def _verdict(subject: Subject) -> str:
-    verdict = judge_in_words(subject)
+def _verdict(source: ReportSource) -> str:
+    verdict = judge_in_words(source)
     advice = "".join(f"<li>{escape(line)}</li>" for line in verdict.advice)
     return (
         f'<section class="verdict {verdict.tone}"><p class="badge">{escape(verdict.badge)}</p>'
@@ -176,25 +176,25 @@ def _verdict(subject: Subject) -> str:
     )
 
 
-def tile_rows(subject: Subject) -> list[tuple[str, str, str]]:
+def tile_rows(source: ReportSource) -> list[tuple[str, str, str]]:
     """Return the numbers of now: name, value and a note."""
-    model, totals = subject.model, subject.history.totals()
-    risk, scale, found = subject.risk, subject.scale, subject.measured
+    snapshot, totals = source.snapshot, source.history.totals()
+    risk, scale, found = source.snapshot.risk, source.scale, source.snapshot.measured
     shown = _shown(scale)
     in_use = (risk.adapted, risk.adapted_low, risk.adapted_high)
     fixed = (risk.fixed, risk.fixed_low, risk.fixed_high)
     estimate, interval = _estimate(scale, in_use, is_known=risk.is_known, is_covered=risk.is_covered)
     # Where no number is shown, labels may still lie outside the interval that is.
     is_outside = found is not None and found.contradicts_now and not found.is_inside
-    by = subject.trust.contradicted_by if risk.is_known or is_outside else ""
+    by = source.snapshot.trust.contradicted_by if risk.is_known or is_outside else ""
     interval += f"; contradicted by {by}" if by else ""
     of_fixed = _estimate(scale, fixed, is_known=risk.is_fixed_known, is_covered=risk.is_covered)
     tiles = [
         (f"estimated {scale.name} now", estimate, interval + (f", {count(risk.age, 'round')} old" if risk.age else "")),
         (f"estimated {scale.name}, fixed model", *of_fixed),
-        ("reference rows that carry the weight", f"{model.effective_sample_size_:,.0f}", _of_reference(subject)),
-        ("history in use", f"{model.history_in_use_:,.0f}", "rounds, on average"),
-        ("changes detected", f"{len(subject.events):,}", kinds_of_changes(subject)),
+        ("reference rows that carry the weight", f"{snapshot.effective_sample_size:,.0f}", _of_reference(source)),
+        ("history in use", f"{snapshot.history_in_use:,.0f}", "rounds, on average"),
+        ("changes detected", f"{len(source.events):,}", kinds_of_changes(source)),
     ]
     if found is not None:
         counted = counted_in_words(found.n_labelled, found.n_plain, found.error_plain, scale)
@@ -212,8 +212,8 @@ def tile_rows(subject: Subject) -> list[tuple[str, str, str]]:
     return tiles
 
 
-def _tiles(subject: Subject) -> str:
-    return '<section class="tiles">' + "".join(_tile(*tile) for tile in tile_rows(subject)) + "</section>"
+def _tiles(source: ReportSource) -> str:
+    return '<section class="tiles">' + "".join(_tile(*tile) for tile in tile_rows(source)) + "</section>"
 
 
 def _tile(name: str, value: str, note: str) -> str:
@@ -221,14 +221,14 @@ def _tile(name: str, value: str, note: str) -> str:
     return f"<div><span>{escape(name)}</span><strong>{escape(value)}</strong>{small}</div>"
 
 
-def _charts(subject: Subject, figures: dict[str, Figure]) -> list[str]:
+def _charts(source: ReportSource, figures: dict[str, Figure]) -> list[str]:
     """Return the sections that have a chart, and add their figures to ``figures``."""
     charts = {
-        "error": error_figure(subject),
-        "sample": sample_size_figure(subject),
-        "lengths": lengths_figure(subject),
-        "moved": moved_figure(subject),
-        "weights": weights_figure(subject),
+        "error": error_figure(source),
+        "sample": sample_size_figure(source),
+        "lengths": lengths_figure(source),
+        "moved": moved_figure(source),
+        "weights": weights_figure(source),
     }
     sections = []
     for key, figure in charts.items():
@@ -236,81 +236,81 @@ def _charts(subject: Subject, figures: dict[str, Figure]) -> list[str]:
             continue
         figures[key] = figure
         chart = f'<div class="chart" id="chart-{key}"></div>'
-        note = escape(" ".join(NOTES[key].split()) + (_notes_on_moved(subject) if key == "moved" else ""))
-        title = TITLES[key] if key != "error" or subject.scale.is_of_classes else "How far it is off"
+        note = escape(" ".join(NOTES[key].split()) + (_notes_on_moved(source) if key == "moved" else ""))
+        title = TITLES[key] if key != "error" or source.scale.is_of_classes else "How far it is off"
         sections.append(f'<section><h2>{title}</h2><p class="note">{note}</p>{chart}</section>')
         if key == "sample":
-            sections += [_events(subject), regimes_section(subject)]
+            sections += [_events(source), regimes_section(source)]
     return sections
 
 
-def _notes_on_moved(subject: Subject) -> str:
+def _notes_on_moved(source: ReportSource) -> str:
     """Say if the season is left out, and how many columns the chart shows and how much they carry, if not all."""
-    n_columns, shown = len(subject.column_shares()), moved_columns(subject)
-    season = "the time of the day and the weekend explain" if subject.has_hours else "the day of the week explains"
-    season = f" What {season} is left out." if subject.knows_seasons else ""
+    n_columns, shown = len(source.column_shares()), moved_columns(source)
+    season = "the time of the day and the weekend explain" if source.has_hours else "the day of the week explains"
+    season = f" What {season} is left out." if source.knows_seasons else ""
     if len(shown) == n_columns:
         return season
     of_shown = sum(share for _, share in shown)
     return f"{season} The chart shows {len(shown)} of {n_columns:,} columns; together they account for {of_shown:.0%}."
 
 
-def event_rows(subject: Subject) -> tuple[list[str], list[tuple[str, ...]]]:
+def event_rows(source: ReportSource) -> tuple[list[str], list[tuple[str, ...]]]:
     """Return the headings and the last 20 changes of the inputs, the latest first."""
     rows = []
-    for event in subject.events[-20:][::-1]:
+    for event in source.events[-20:][::-1]:
         is_shift = event.kind == "shift"
         took = "in progress" if event.rounds_to_adapt is None else count(event.rounds_to_adapt, "round")
         took = f"{took}; {event.return_in_words}" if event.seen else took
         took = took if is_shift else "–"
         columns = ", ".join(event.features)
-        date = date_of_round(subject, event.round)
-        rows.append((f"{event.round:,}", *([date] if date else []), event.kind, _size(subject, event), columns, took))
-    dated = ["date"] if date_of_round(subject, 1) else []
+        date = date_of_round(source, event.round)
+        rows.append((f"{event.round:,}", *([date] if date else []), event.kind, _size(source, event), columns, took))
+    dated = ["date"] if date_of_round(source, 1) else []
     return ["round", *dated, "kind", "size", "columns that carry it", "time to adapt"], rows
 
 
-def _events(subject: Subject) -> str:
-    events, season = subject.events, _seasonal_note(subject)
+def _events(source: ReportSource) -> str:
+    events, season = source.events, _seasonal_note(source)
     if not events:
         return f"<section><h2>Changes in the inputs</h2><p>No change was detected.</p>{season}</section>"
     older = f"<p>The last 20 of {len(events)}.</p>" if len(events) > 20 else ""
-    table = _table(*event_rows(subject))
-    note = f'<p class="note">{escape(note_on_changes(subject))}</p>'
+    table = _table(*event_rows(source))
+    note = f'<p class="note">{escape(note_on_changes(source))}</p>'
     return f"<section><h2>Changes in the inputs</h2>{note}{older}{table}{season}</section>"
 
 
-def _size(subject: Subject, event: DriftEvent) -> str:
+def _size(source: ReportSource, event: DriftEvent) -> str:
     """Return how large a change was; missing values may also have become fewer, so both shares are shown."""
     if event.kind == "shift":
         return f"{event.size:.0%} of the weight"
     if event.kind != "missing":
         return f"{event.size:.0%} of the rows"
-    expected = subject.share_missing_before(event.features[0])
+    expected = source.share_missing_before(event.features[0])
     return "–" if expected is None else f"{expected:.0%} → {event.size:.0%} of the rows"
 
 
-def _seasonal_note(subject: Subject) -> str:
+def _seasonal_note(source: ReportSource) -> str:
     """Say how many changes are left out because the same hours, or days of the week, did the same before."""
-    if not subject.n_seasonal:
+    if not source.n_seasonal:
         return ""
-    changes = count(subject.n_seasonal, "more change was", "more changes were")
-    same = "hours did on the days before" if subject.has_hours else "days of the week did before"
+    changes = count(source.n_seasonal, "more change was", "more changes were")
+    same = "hours did on the days before" if source.has_hours else "days of the week did before"
     return f'<p class="note">{changes} what the same {same}, and not counted as drift.</p>'
 
 
-def _findings(subject: Subject) -> str:
+def _findings(source: ReportSource) -> str:
     """Return what single columns show that the reference does not."""
-    found = subject.coverage.columns
+    found = source.snapshot.coverage.columns
     if not found:
         return ""
     items = "".join(f"<li>{escape(finding.sentence)}</li>" for finding in found)
     return f"<section><h2>What the reference does not know</h2><ul>{items}</ul></section>"
 
 
-def _backtest(subject: Subject) -> str:
+def _backtest(source: ReportSource) -> str:
     """Return what the replay of the reference showed."""
-    found = subject.model.backtest_
+    found = source.snapshot.rules.verification.backtest
     if found is None:
         return ""
     shown = filter(None, (found.sentences[0], found.how, found.sentences[1]))
@@ -320,11 +320,11 @@ def _backtest(subject: Subject) -> str:
     return f"<section><h2>Backtest on the reference</h2>{sentences}{note}{table}</section>"
 
 
-def _settings(subject: Subject) -> str:
-    settings = [(name.replace("_", " "), value) for name, value in subject.settings.items()]
+def _settings(source: ReportSource) -> str:
+    settings = [(name.replace("_", " "), value) for name, value in source.settings.items()]
     content = f"<section><h2>Settings</h2>{_table(['setting', 'value'], settings)}</section>" if settings else ""
-    if subject.preparation:
-        table = _table(["column", "read as", "what is done"], subject.preparation)
+    if source.preparation:
+        table = _table(["column", "read as", "what is done"], source.preparation)
         content += f"<section><h2>What is done with each column</h2>{table}</section>"
     return content
 
@@ -346,10 +346,10 @@ def _shown(scale: LossScale) -> Callable[[float], str]:
     return lambda value: "unknown" if math.isnan(value) else "infinity" if math.isinf(value) else scale.shown(value)
 
 
-def _of_reference(subject: Subject) -> str:
+def _of_reference(source: ReportSource) -> str:
     """Return out of how many rows some carry the weight; the fixed model weighs all alike."""
-    is_held = subject.model.state_.fallback.veto.is_held
-    n_reference = f"of {len(subject.model.reference_weight_):,}"
+    is_held = source.snapshot.state.fallback.veto.is_held
+    n_reference = f"of {len(source.snapshot.state.weights):,}"
     return f"{n_reference}; the fixed model, which is in use, weighs all alike" if is_held else n_reference
 
 

@@ -8,31 +8,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import LONGEST_SHIFT, SMALLEST_CHANGE, DriftEvent, Regime
 from accous.diagnostics.labels import MeasuredError, doubt_about_intervals
 from accous.diagnostics.messages import LossScale, interval_in_words, verdict_in_words
-from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import COVERED, FEWEST_RECENT_ROWS, Trust
+from accous.model.snapshot import Snapshot
 from accous.parameters import listed
 from accous.table.columns import CATEGORIES, MISSING, NEW_VALUES, summarize
 from accous.table.history import History
-from accous.table.model import TableModel
+from accous.table.kinds import kind_of
+from accous.table.model import TableSnapshot
 from accous.table.summary import TOO_FEW_ROWS, held_out_in_words, no_better_in_words, reference_error, scale_of
 from accous.text import count
 
-# --- The subject of a report: a model and its history, read once
+# --- The source of a report: a model and its history, read once
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A model, its history and the names of its columns.
+class ReportSource:
+    """What a report is about: a snapshot, the history, and the names of the columns.
 
     Attributes
     ----------
     name : str
         Name of the model.
-    model : AdaptiveClassifier
+    snapshot : Snapshot
+        That of a table model speaks of the table's own columns.
     history : History
     columns : list of str
         The column that each feature was made from; a column may appear several times.
@@ -40,79 +41,53 @@ class Subject:
         Rows of the settings table.
     preparation : list of (column, kind, what is done)
         Rows of the table of columns.
-    table : TableModel, optional
-        The table model that the classifier belongs to.
     """
 
     name: str
-    model: Any
+    snapshot: Snapshot
     history: History
     columns: list[str]
     settings: dict[str, str] = field(default_factory=dict)
     preparation: list[tuple[str, str, str]] = field(default_factory=list)
-    table: TableModel | None = None
+
+    @property
+    def table(self) -> TableSnapshot | None:
+        """The snapshot if it is that of a table."""
+        return self.snapshot if isinstance(self.snapshot, TableSnapshot) else None
 
     @property
     def scale(self) -> LossScale:
         """How errors are written."""
-        scale: LossScale = self.model.fixed_.scale
-        return scale
+        return self.snapshot.scale
 
     def in_unit(self, losses: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return mean losses as they are shown: those of squares as their roots."""
         return np.sqrt(losses) if self.scale.loss == "squared" else losses
 
     @property
-    def trust(self) -> Trust:
-        """The three answers and the verdict."""
-        trust: Trust = self.model.trust_ if self.table is None else self.table.trust_
-        return trust
-
-    @property
-    def coverage(self) -> Coverage:
-        """What recent rows show that the reference does not."""
-        coverage: Coverage = self.model.coverage_ if self.table is None else self.table.coverage_
-        return coverage
-
-    @property
-    def risk(self) -> RiskEstimate:
-        """The estimated errors."""
-        risk: RiskEstimate = self.model.risk_ if self.table is None else self.table.risk_
-        return risk
-
-    @property
-    def measured(self) -> MeasuredError | None:
-        """What late labels have measured."""
-        measured: MeasuredError | None = self.model.measured_ if self.table is None else self.table.measured_
-        return measured
-
-    @property
     def moved_rows(self) -> int | None:
         """Over how many of the last rows the inputs have moved by more than chance; 0 if not, None if not known."""
-        coverage = self.coverage
+        coverage = self.snapshot.coverage
         if coverage.has_moved is None:
             return None
-        latest = coverage if coverage.has_moved else self.model.latest_coverage_
+        latest = coverage if coverage.has_moved else self.snapshot.latest_coverage
         return int(latest.n_rows) if latest.has_moved else 0
 
     @property
     def events(self) -> list[DriftEvent]:
         """The changes of the inputs, without seasonal ones, with the columns that carry them."""
-        if self.table is not None:
-            return list(self.table.drift_events_)
-        return [replace(event, features=self._columns_of(event.features)) for event in self.model.drift_events_]
+        events = self.snapshot.drift_events
+        return [replace(event, features=self._columns_of(event.features)) for event in events]
 
     @property
     def regimes(self) -> tuple[Regime, ...]:
         """The regimes that the model remembers, with the columns that tell them apart."""
-        if self.table is not None:
-            return self.table.regimes_
-        return tuple(replace(each, features=self._columns_of(each.features)) for each in self.model.regimes_)
+        return tuple(replace(each, features=self._columns_of(each.features)) for each in self.snapshot.regimes)
 
     @property
     def n_seasonal(self) -> int:
         """How many changes were seasonal."""
-        return 0 if self.table is None else len(self.table.seasonal_events_)
+        return 0 if self.table is None else len(self.table.seasonal_events)
 
     @property
     def knows_seasons(self) -> bool:
@@ -129,7 +104,7 @@ class Subject:
     @property
     def moved_share(self) -> float:
         """How far the inputs have moved: total variation between the current weights and equal weights, in [0, 1]."""
-        weights = self.model.reference_weight_ / self.model.reference_weight_.mean()
+        weights = self.snapshot.state.weights / self.snapshot.state.weights.mean()
         return float(0.5 * np.abs(weights - 1.0).mean())
 
     def share_missing_before(self, column: str) -> float | None:
@@ -140,19 +115,20 @@ class Subject:
 
     def column_shares(self) -> list[tuple[str, float]]:
         """Share of the drift that each column carries, largest first; without what the time of the day explains."""
-        shares: dict[str, float] = {}
         if self.table is not None:
-            shares = self.table.drift_attribution_
+            shares = self.table.drift_attribution
             return sorted(shares.items(), key=lambda item: (-item[1], item[0]))
-        for column, share in zip(self.columns, self.model.drift_attribution_.tolist(), strict=True):
+        shares = {}
+        for column, share in zip(self.columns, self.snapshot.drift_attribution.tolist(), strict=True):
             shares[column] = shares.get(column, 0.0) + share
         return sorted(shares.items(), key=lambda item: (-item[1], item[0]))
 
     def _columns_of(self, features: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the columns of features; a model fitted on arrays calls its features x0, x1 and so on."""
-        if hasattr(self.model, "feature_names_in_"):
+        """Return the columns of features, by the names that the report has for them."""
+        if self.table is not None:
             return features
-        return tuple(dict.fromkeys(self.columns[int(feature[1:])] for feature in features))
+        names = dict(zip(self.snapshot.rules.names, self.columns, strict=True))
+        return tuple(dict.fromkeys(names[feature] for feature in features))
 
 
 def _scores(settings: dict[str, Any]) -> dict[str, str]:
@@ -168,31 +144,32 @@ def _scores(settings: dict[str, Any]) -> dict[str, str]:
     return scores
 
 
-def subject_of_pipeline(pipeline: TableModel, name: str) -> Subject:
-    """Return the subject of a report on a model's folder."""
-    settings = {key: str(value) for key, value in pipeline.settings.items() if value is not None}
+def report_source(snapshot: TableSnapshot, name: str) -> ReportSource:
+    """Return what a report on a table model is about."""
+    settings = {key: str(value) for key, value in snapshot.settings.items() if value is not None}
     settings.pop("reference_file", None)  # says nothing to a reader
-    order = pipeline.settings.get("order", {"by": None})  # models of earlier versions have none
+    order = snapshot.settings.get("order", {"by": None})  # models of earlier versions have none
     settings["order"] = {None: "not known", "rows": "as in the file", "time": f"by {order.get('column')}"}[order["by"]]
     for name_of_score in ("accuracy", "largest_class", "error", "error_of_median", "error_of_constant"):
         settings.pop(name_of_score, None)
-    settings |= _scores(pipeline.settings)
+    settings |= _scores(snapshot.settings)
     if "widths" in settings:
-        settings["widths"] = ", ".join(f"{name} {width}" for name, width in pipeline.settings["widths"].items())
+        settings["widths"] = ", ".join(f"{name} {width}" for name, width in snapshot.settings["widths"].items())
     if "choice" in settings:
-        settings["choice"] = pipeline.settings["choice"]["reason"]
-    settings["label"] = pipeline.label
-    if pipeline.kind.names:
-        settings["classes"] = ", ".join(pipeline.kind.names[:20])
-    settings["rounds"] = f"{pipeline.model.n_rounds_:,}"
-    settings["adaptation"] = pipeline.model.rules_.guard.sentence
-    if pipeline.job is not None:
-        settings |= {"stream": pipeline.job.spec.stream, "predictions": pipeline.job.spec.output}
-        settings |= {name: str(value) for name, value in pipeline.job.spec.options.items() if value}
-        settings["bad rows set aside"] = f"{pipeline.job.n_rejected:,}"
-    preparation = [(line.columns, line.kind, line.what) for line in summarize(pipeline.encoder.plans)]
-    columns = pipeline.encoder.column_of_feature
-    return Subject(name, pipeline.model, pipeline.history, columns, settings, preparation, pipeline)
+        settings["choice"] = snapshot.settings["choice"]["reason"]
+    settings["label"] = snapshot.label
+    classes = kind_of(snapshot.rules.task).names
+    if classes:
+        settings["classes"] = ", ".join(classes[:20])
+    settings["rounds"] = f"{snapshot.state.n_rounds:,}"
+    settings["adaptation"] = snapshot.rules.guard.sentence
+    if snapshot.job is not None:
+        settings |= {"stream": snapshot.job.spec.stream, "predictions": snapshot.job.spec.output}
+        settings |= {name: str(value) for name, value in snapshot.job.spec.options.items() if value}
+        settings["bad rows set aside"] = f"{snapshot.job.n_rejected:,}"
+    preparation = [(line.columns, line.kind, line.what) for line in summarize(snapshot.encoder.plans)]
+    columns = snapshot.encoder.column_of_feature
+    return ReportSource(name, snapshot, snapshot.past, columns, settings, preparation)
 
 
 # --- How often the inputs changed, in words: shifts, changes of single columns and visits of regimes are
@@ -202,10 +179,10 @@ def subject_of_pipeline(pipeline: TableModel, name: str) -> Subject:
 _SHIFT = "shift"
 
 
-def changes_in_words(subject: Subject) -> str:
+def changes_in_words(source: ReportSource) -> str:
     """Return how many changes were detected and which was the last, in sentences; empty if there were none."""
-    shifts = [event for event in subject.events if event.kind == _SHIFT]
-    others = [event for event in subject.events if event.kind != _SHIFT]
+    shifts = [event for event in source.events if event.kind == _SHIFT]
+    others = [event for event in source.events if event.kind != _SHIFT]
     parts = []
     if shifts:
         # The log has one shift in progress at most, and it is the last one.
@@ -214,7 +191,7 @@ def changes_in_words(subject: Subject) -> str:
     if others:
         parts.append(_times(len(others), "change of a single column", others[-1].round, "changes of single columns"))
     found = [f"Detected: {'; '.join(parts)}."] if parts else []
-    n_visits = _n_visits(subject)
+    n_visits = _n_visits(source)
     if shifts and n_visits > len(shifts):
         found.append(
             f"The inputs were in a remembered regime {n_visits} times: a visit is a shift of its own only if the "
@@ -223,28 +200,28 @@ def changes_in_words(subject: Subject) -> str:
     return " ".join(found)
 
 
-def kinds_of_changes(subject: Subject) -> str:
+def kinds_of_changes(source: ReportSource) -> str:
     """Return what the number of changes is made of; empty if there is nothing to tell apart."""
-    n_shifts = sum(event.kind == _SHIFT for event in subject.events)
-    n_others, n_visits = len(subject.events) - n_shifts, _n_visits(subject)
+    n_shifts = sum(event.kind == _SHIFT for event in source.events)
+    n_others, n_visits = len(source.events) - n_shifts, _n_visits(source)
     parts = [count(n_shifts, "shift"), f"{n_others:,} of single columns"] if n_others else []
     parts += [count(n_visits, "visit of a regime", "visits of regimes")] if n_visits else []
-    parts += [f"{subject.n_seasonal:,} seasonal, not counted"] if subject.n_seasonal else []
+    parts += [f"{source.n_seasonal:,} seasonal, not counted"] if source.n_seasonal else []
     return "; ".join(parts)
 
 
-def note_on_changes(subject: Subject) -> str:
+def note_on_changes(source: ReportSource) -> str:
     """Return what a row of the table of changes counts."""
     once = (
         f"A shift is noticed when more than {SMALLEST_CHANGE:.0%} of the weight of the reference rows has moved. It "
         f"lasts until the weights rest, {LONGEST_SHIFT} rounds at most, and counts once, even if the inputs go back "
         "and forth."
     )
-    return f"{once} The visits of regimes, below, count every time." if _n_visits(subject) else once
+    return f"{once} The visits of regimes, below, count every time." if _n_visits(source) else once
 
 
-def _n_visits(subject: Subject) -> int:
-    return sum(len(regime.visits) for regime in subject.regimes)
+def _n_visits(source: ReportSource) -> int:
+    return sum(len(regime.visits) for regime in source.regimes)
 
 
 def _times(number: int, noun: str, last: int, plural: str | None = None) -> str:
@@ -287,15 +264,15 @@ class Verdict:
     advice: list[str]
 
 
-def judge_in_words(subject: Subject) -> Verdict:
+def judge_in_words(source: ReportSource) -> Verdict:
     """Describe the model's diagnostics in sentences."""
-    trust = subject.trust
-    no_better = "" if subject.table is None else no_better_in_words(subject.table.settings)
-    if subject.model.n_rounds_ == 0:
+    trust = source.snapshot.trust
+    no_better = "" if source.table is None else no_better_in_words(source.table.settings)
+    if source.snapshot.state.n_rounds == 0:
         none, first = "No batch has been seen yet.", ["Run accous adapt on a stream first."]
         return Verdict("none", "no data yet", "Nothing to report yet", none, no_better, first)
     reason = f"{trust.reason} {no_better}".rstrip()
-    return Verdict(_TONES[trust.verdict], _badge(trust), _headline(subject), _moved(subject), reason, _advice(subject))
+    return Verdict(_TONES[trust.verdict], _badge(trust), _headline(source), _moved(source), reason, _advice(source))
 
 
 def _badge(trust: Trust) -> str:
@@ -305,9 +282,9 @@ def _badge(trust: Trust) -> str:
     return verdict_in_words(trust.verdict, {name: getattr(trust, name).answer for name in trust.sentences})
 
 
-def answer_rows(subject: Subject) -> list[tuple[str, str, str]]:
+def answer_rows(source: ReportSource) -> list[tuple[str, str, str]]:
     """Return the three questions, each with its answer and a sentence."""
-    trust = subject.trust
+    trust = source.snapshot.trust
     questions = {
         "Does the reference cover the inputs?": trust.inputs,
         "Is the adapted model better than the fixed one?": trust.adaptation,
@@ -316,8 +293,8 @@ def answer_rows(subject: Subject) -> list[tuple[str, str, str]]:
     return [(question, each.answer, each.sentence) for question, each in questions.items()]
 
 
-def _headline(subject: Subject) -> str:
-    trust, measured = subject.trust, subject.measured
+def _headline(source: ReportSource) -> str:
+    trust, measured = source.snapshot.trust, source.snapshot.measured
     if measured is not None and measured.contradicts_now:
         return _headline_of_labels(measured)
     if trust.inputs.answer == "no":
@@ -328,7 +305,7 @@ def _headline(subject: Subject) -> str:
         return "The estimated error cannot be believed: it was too low in the backtest"
     if trust.verdict == "thin":
         return "The inputs have moved to a region where the reference has few rows"
-    return _headline_of_inputs(subject)
+    return _headline_of_inputs(source)
 
 
 def _headline_of_labels(measured: MeasuredError) -> str:
@@ -348,14 +325,14 @@ def _headline_of_labels(measured: MeasuredError) -> str:
     return f"The estimate is {size} too {side}: {found} measured, {estimated} estimated for the same rows"
 
 
-def _headline_of_inputs(subject: Subject) -> str:
+def _headline_of_inputs(source: ReportSource) -> str:
     """Say how the inputs lie beside the reference, if nothing speaks against the model."""
-    trust = subject.trust
-    if 0 < subject.coverage.n_rows < FEWEST_RECENT_ROWS:
+    trust = source.snapshot.trust
+    if 0 < source.snapshot.coverage.n_rows < FEWEST_RECENT_ROWS:
         return "There are too few rows so far to compare them with the reference"
     if trust.is_reference_new:
         return "Rows have joined the reference; how the inputs lie beside it shows in the next rounds"
-    if subject.moved_share < _HARDLY or subject.moved_rows == 0:
+    if source.moved_share < _HARDLY or source.moved_rows == 0:
         return "The inputs look like the reference"
     return "The inputs have moved; the fixed model is in use" if _fixed_is_in_use(trust) else _FOLLOWS
 
@@ -375,42 +352,42 @@ def _error_between(measured: MeasuredError, low: str, high: str) -> str:
     return f"{labels} so far leave the {measured.scale.name} between {low} and {high}."
 
 
-def _moved(subject: Subject) -> str:
-    text = _how_far(subject)
-    leading = [f"{name} ({share:.0%})" for name, share in subject.column_shares()[:3] if share >= 0.05]
-    if leading and subject.moved_share >= _HARDLY and subject.moved_rows != 0:
+def _moved(source: ReportSource) -> str:
+    text = _how_far(source)
+    leading = [f"{name} ({share:.0%})" for name, share in source.column_shares()[:3] if share >= 0.05]
+    if leading and source.moved_share >= _HARDLY and source.moved_rows != 0:
         text += f" Columns that moved most: {', '.join(leading)}."
-    changes = changes_in_words(subject)
+    changes = changes_in_words(source)
     text += f" {changes}" if changes else ""
-    return f"{text} The {'fixed' if _fixed_is_in_use(subject.trust) else 'adapted'} model is in use."
+    return f"{text} The {'fixed' if _fixed_is_in_use(source.snapshot.trust) else 'adapted'} model is in use."
 
 
-def _how_far(subject: Subject) -> str:
+def _how_far(source: ReportSource) -> str:
     """Say how far the weights moved, and the inputs with them if more rows than the latest ones show it."""
-    moved = subject.moved_share
+    moved = source.moved_share
     weights = f"the weights of the reference rows changed by {moved:.0%}"
-    if subject.trust.is_reference_new:
+    if source.snapshot.trust.is_reference_new:
         return (
             f"Rows have joined the reference: the weights of its rows ({moved:.0%} away from equal) are those before."
         )
-    if subject.trust.inputs.answer == "no" and moved < _SOMEWHAT:
+    if source.snapshot.trust.inputs.answer == "no" and moved < _SOMEWHAT:
         # No weight of the reference can follow inputs that it does not have.
         return f"The weights of the reference rows changed by {moved:.0%}, but they cannot follow inputs that it lacks."
     if moved < _HARDLY:
         return f"The inputs have moved very little: {weights}."
-    rows = subject.moved_rows
+    rows = source.moved_rows
     if rows == 0:
-        recent = count(subject.coverage.n_rows, "row")
+        recent = count(source.snapshot.coverage.n_rows, "row")
         return f"The last {recent} hardly differ from the reference; {weights}: they follow the latest rows."
     over = f" over the last {count(rows, 'row')}" if rows else ""
     return f"The inputs have moved {'somewhat' if moved < _SOMEWHAT else 'far'}{over}: {weights}."
 
 
-def _about_fitting_again(subject: Subject) -> list[str]:
+def _about_fitting_again(source: ReportSource) -> list[str]:
     """Return what only a new fit learns: rows that join the reference keep the features that its columns became."""
 
     def columns(kind: str) -> list[str]:
-        return [each.column for each in subject.coverage.columns if each.kind == kind]
+        return [each.column for each in source.snapshot.coverage.columns if each.kind == kind]
 
     advice = []
     if of_categories := columns(CATEGORIES):
@@ -426,11 +403,11 @@ def _about_fitting_again(subject: Subject) -> list[str]:
     return advice
 
 
-def _needs_fit(subject: Subject) -> bool:
+def _needs_fit(source: ReportSource) -> bool:
     """Whether many recent rows show what only a new fit learns."""
     kinds = (CATEGORIES, NEW_VALUES)
-    found = (each.share - each.expected > COVERED for each in subject.coverage.columns if each.kind in kinds)
-    return subject.trust.inputs.answer == "no" and any(found)
+    found = (each.share - each.expected > COVERED for each in source.snapshot.coverage.columns if each.kind in kinds)
+    return source.snapshot.trust.inputs.answer == "no" and any(found)
 
 
 def _about_errors(trust: Trust, measured: MeasuredError | None, *, needs_fit: bool) -> list[str]:
@@ -460,16 +437,16 @@ def _about_errors(trust: Trust, measured: MeasuredError | None, *, needs_fit: bo
     return advice
 
 
-def _advice(subject: Subject) -> list[str]:
-    trust, measured = subject.trust, subject.measured
-    needs_fit, fit_again = _needs_fit(subject), _about_fitting_again(subject)
+def _advice(source: ReportSource) -> list[str]:
+    trust, measured = source.snapshot.trust, source.snapshot.measured
+    needs_fit, fit_again = _needs_fit(source), _about_fitting_again(source)
     advice = [*(fit_again if needs_fit else []), *_about_errors(trust, measured, needs_fit=needs_fit)]
     concept = "" if measured is None or measured.concept_sentence in trust.reason else measured.concept_sentence
     advice += [concept] if concept else []
-    intervals = doubt_about_intervals(measured, trust) if not subject.scale.is_of_classes else ""
+    intervals = doubt_about_intervals(measured, trust) if not source.scale.is_of_classes else ""
     advice += [intervals] if intervals else []
     advice += [] if needs_fit else fit_again
-    if subject.model.backtest_ is None:
+    if source.snapshot.rules.verification.backtest is None:
         advice.append("If the reference has an order in time, say so (accous fit --time COL): it can be verified then.")
     if measured is None:
         advice.append(

@@ -21,7 +21,7 @@ from accous.exceptions import AccousError, DataError
 from accous.service.http import Limits, Refusal, too_large
 from accous.table.columns import Features, Marks, NumberColumn, PlainRowEncoder, frame_of_rows
 from accous.table.kinds import ClassKind, LabelKind, NumberKind, kind_of
-from accous.table.model import PlayedRound, TableModel
+from accous.table.model import RoundResult, TableModel
 
 # --- How large a body would become, counted in its bytes before it is decoded: a small one can stand for a
 #     large table
@@ -668,20 +668,20 @@ def read_id(text: str, salt: int) -> MadePrediction | None:
 _DECIMALS = 6
 
 
-def plain_predictions(kind: LabelKind, played: PlayedRound) -> list[Any]:
+def plain_predictions(kind: LabelKind, played: RoundResult) -> list[Any]:
     """Return the prediction of each row."""
     return list(kind.predictions(kind.answers(played.scores)).tolist()) if len(played.ratios) else []
 
 
 def prediction_content(
-    table_model: TableModel, played: PlayedRound, batch: Batch, *, origin: str, salt: int
+    table_model: TableModel, played: RoundResult, batch: Batch, *, origin: str, salt: int
 ) -> dict[str, Any]:
     """Return the answer to a request but for prediction sets, ready for JSON.
 
     Parameters
     ----------
     table_model : TableModel
-    played : PlayedRound
+    played : RoundResult
     batch : Batch
         With the parts of the answer that the client wants.
     origin : str
@@ -716,7 +716,7 @@ def prediction_sets(model: Any, batch: Batch) -> list[list[Any]] | None:
     """
     if "sets" not in batch.include:
         return None
-    if not isinstance(kind_of(model), ClassKind):
+    if not isinstance(kind_of(model.task_), ClassKind):
         raise Refusal(422, "no_sets", "The model predicts numbers, which have no prediction sets.")
     try:
         found = model.predict_set(batch.X, alpha=batch.alpha)

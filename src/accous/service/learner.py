@@ -95,7 +95,7 @@ class Executor:
         table_model = self._table_model
         # Like the predictions, from before the round unless it learns first.
         sets = None if record.learns_first else prediction_sets(copy(table_model.model), parsed)
-        played = table_model.play_round(
+        played = table_model.run_round(
             parsed.X,
             parsed.marks,
             learns_first=record.learns_first,

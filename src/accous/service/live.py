@@ -23,7 +23,7 @@ from accous.report.figures import (
     sample_size_figure,
 )
 from accous.report.page import NOTES, TITLES, event_rows, render_page, tile_rows
-from accous.report.words import Subject, answer_rows, judge_in_words, subject_of_pipeline
+from accous.report.words import ReportSource, answer_rows, judge_in_words, report_source
 from accous.table.history import COUNTS, MEANS
 from accous.table.model import TableModel
 from accous.table.summary import summarize_table_model
@@ -41,7 +41,7 @@ _ANSWER_TONES = {"yes": "good", "no": "bad", "not known": "none"}
 
 
 def page_view(
-    subject: Subject,
+    source: ReportSource,
     state: dict[str, Any],
     measured: list[list[float]],
     n_records: int,
@@ -50,7 +50,7 @@ def page_view(
 
     Parameters
     ----------
-    subject : Subject
+    source : ReportSource
     state : dict
         What ``accous inspect --json`` prints.
     measured : list of (round, error, low, high, labels)
@@ -58,13 +58,13 @@ def page_view(
     n_records : int
         Of the log.
     """
-    verdict = judge_in_words(subject)
-    headings, rows = event_rows(subject)
+    verdict = judge_in_words(source)
+    headings, rows = event_rows(source)
     return {
         "records": n_records,
-        "name": subject.name,
+        "name": source.name,
         "rounds": state["rounds"],
-        "rows": subject.history.totals()["n_rows"],
+        "rows": source.history.totals()["n_rows"],
         "reference_rows": state["reference_rows"],
         "verdict": {
             "tone": verdict.tone,
@@ -75,11 +75,11 @@ def page_view(
         },
         "answers": [
             {"question": question, "answer": answer, "tone": _ANSWER_TONES[answer], "sentence": sentence}
-            for question, answer, sentence in answer_rows(subject)
+            for question, answer, sentence in answer_rows(source)
         ],
-        "tiles": [{"name": name, "value": value, "note": note} for name, value, note in tile_rows(subject)],
-        "charts": _charts(subject, measured),
-        "changes": {"headings": headings, "rows": rows, "all": len(subject.events)},
+        "tiles": [{"name": name, "value": value, "note": note} for name, value, note in tile_rows(source)],
+        "charts": _charts(source, measured),
+        "changes": {"headings": headings, "rows": rows, "all": len(source.events)},
         "findings": list(state["findings"]),
     }
 
@@ -91,12 +91,12 @@ def _for_service(text: str) -> str:
     return text
 
 
-def _charts(subject: Subject, measured: list[list[float]]) -> dict[str, dict[str, Any]]:
+def _charts(source: ReportSource, measured: list[list[float]]) -> dict[str, dict[str, Any]]:
     figures: dict[str, Figure | None] = {
-        "error": _with_labels(subject, error_figure(subject), measured),
-        "sample": sample_size_figure(subject),
-        "moved": moved_figure(subject),
-        "lengths": lengths_figure(subject),
+        "error": _with_labels(source, error_figure(source), measured),
+        "sample": sample_size_figure(source),
+        "moved": moved_figure(source),
+        "lengths": lengths_figure(source),
     }
     return {
         name: {"title": TITLES[name], "note": " ".join(NOTES[name].split()), "figure": figure}
@@ -105,10 +105,10 @@ def _charts(subject: Subject, measured: list[list[float]]) -> dict[str, dict[str
     }
 
 
-def _with_labels(subject: Subject, figure: Figure | None, measured: list[list[float]]) -> Figure | None:
+def _with_labels(source: ReportSource, figure: Figure | None, measured: list[list[float]]) -> Figure | None:
     """Add what late labels had measured, where the time line reaches back to it."""
-    ends = subject.history.rounds
-    notes = [note for note in measured if len(ends) and note[0] <= subject.history.n_rounds]
+    ends = source.history.rounds
+    notes = [note for note in measured if len(ends) and note[0] <= source.history.n_rounds]
     if figure is None or not notes or any(each["name"] == MEASURED_LATE for each in figure["series"]):
         return figure
     rounds, errors, lows, highs = (list(column) for column in list(zip(*notes, strict=True))[:4])
@@ -116,7 +116,7 @@ def _with_labels(subject: Subject, figure: Figure | None, measured: list[list[fl
         "kind": "dots",
         "name": MEASURED_LATE,
         "colour": "measured",
-        "x": place_of_rounds(subject, [int(each) for each in rounds]),
+        "x": place_of_rounds(source, [int(each) for each in rounds]),
         "y": [round(each, 5) for each in errors],
         "low": [round(each, 5) for each in lows],
         "high": [round(each, 5) for each in highs],
@@ -140,7 +140,7 @@ class Reading:
     ----------
     n_records : int
         The last record that it contains.
-    subject : Subject
+    source : ReportSource
         A copy of the model that does not change.
     state : dict
         What ``accous inspect --json`` prints.
@@ -149,7 +149,7 @@ class Reading:
     """
 
     n_records: int
-    subject: Subject
+    source: ReportSource
     state: dict[str, Any]
     view: bytes
     _report: str | None = field(default=None, repr=False)
@@ -159,7 +159,7 @@ class Reading:
         """Return the HTML report, made when it is first asked for."""
         with self._turn:
             if self._report is None:
-                self._report = render_page(self.subject)
+                self._report = render_page(self.source)
             return self._report
 
     def trust(self) -> dict[str, Any]:
@@ -172,12 +172,12 @@ class Reading:
 
     def history(self, since: int) -> dict[str, Any]:
         """Return the points of the history that end after a round, and the changes after it."""
-        history = self.subject.history
+        history = self.source.history
         is_wanted = history.rounds > since
         points = {name: _plain(history.column(name)[is_wanted]) for name in (*COUNTS, *MEANS)}
         changes = [
             {"round": event.round, "kind": event.kind, "columns": list(event.features), "size": event.size}
-            for event in self.subject.events
+            for event in self.source.events
             if event.round > since
         ]
         rounds = history.rounds[is_wanted].tolist()
@@ -229,7 +229,7 @@ class ReadingTimer:
         next_at = 0.0
         while not self._is_stopping.wait(_LEAST_SECONDS):
             try:
-                self._read_due()
+                self._read_pending()
                 began = time.monotonic()
                 if began >= next_at and self._n_records() != self.latest.n_records:
                     self.latest = self._read(self.latest)
@@ -237,22 +237,22 @@ class ReadingTimer:
             except Exception:
                 LOGGER.exception("A reading of the model failed")
 
-    def _read_due(self) -> None:
+    def _read_pending(self) -> None:
         """Read what the rounds have left to read, while the learner goes on."""
-        with self._table_model.turn():
-            due = self._table_model.history.due
-        for each in due:
+        with self._table_model.lock():
+            pending = self._table_model.history.pending
+        for each in pending:
             each.read()
 
     def _read(self, before: Reading | None) -> Reading:
-        with self._table_model.turn():
+        with self._table_model.lock():
             # A record counts after its round: at worst there is one more reading.
-            n_records, twin = self._n_records(), self._table_model.aside()
-        state = summarize_table_model(twin)["state"]
+            n_records, snapshot = self._n_records(), self._table_model.snapshot()
+        state = summarize_table_model(snapshot)["state"]
         self._note_measured(state)
-        subject = subject_of_pipeline(twin, self._name)
-        view = page_view(subject, state, self._measured, n_records)
-        reading = Reading(n_records, subject, state, msgspec.json.encode(view))
+        source = report_source(snapshot, self._name)
+        view = page_view(source, state, self._measured, n_records)
+        reading = Reading(n_records, source, state, msgspec.json.encode(view))
         self._on_reading(reading, before)
         return reading
 

@@ -621,7 +621,7 @@ class Server:
 
     def publish(self, reading: Reading, before: Reading | None) -> None:
         """Take a new reading; called in the thread that took it."""
-        n_rows = reading.subject.history.totals()["n_rows"]
+        n_rows = reading.source.history.totals()["n_rows"]
         self._service.metrics.take_state(reading.state, n_rows)
         if self._loop is not None and before is not None:
             try:
@@ -672,7 +672,7 @@ def events_of(reading: Reading, before: Reading | None) -> list[tuple[str, Any]]
         since = before.state["rounds"]
         found += [
             ("drift", {"round": event.round, "kind": event.kind, "columns": list(event.features), "size": event.size})
-            for event in reading.subject.events
+            for event in reading.source.events
             if event.round > since
         ]
         if state["trust"] != before.state["trust"]:

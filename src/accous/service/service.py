@@ -31,7 +31,7 @@ from accous.service.learner import Learner, Parsed, Waiting
 from accous.service.live import Events, ReadingTimer, read_event_id
 from accous.service.log import Record
 from accous.table.columns import CategoryColumn, DateColumn, NumberColumn
-from accous.table.model import PlayedRound, TableModel
+from accous.table.model import RoundResult, TableModel
 
 # --- The parts of a service that its endpoints use: the model, and whoever learns, reads and counts
 
@@ -110,7 +110,7 @@ class Service:
         """Return what was done so far."""
         return {"rounds": float(self.served().table_model.model.n_rounds_), "predicted_rows": float(self.n_predicted)}
 
-    def predict(self, served: Served, batch: Batch, *, needs_ratio: bool, model: Any = None) -> PlayedRound:
+    def predict(self, served: Served, batch: Batch, *, needs_ratio: bool, model: Any = None) -> RoundResult:
         """Predict rows, all from one round; of this copy of the model, if there is one."""
         played = served.table_model.predict_rows(batch.X, needs_ratio=needs_ratio, model=model)
         self.metrics.predicted_rows.inc(len(batch.X))

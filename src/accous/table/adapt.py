@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from accous.exceptions import DataError, ParameterError
 from accous.table.columns import ColumnEncoder, Marks
 from accous.table.kinds import LINE, check_known_labels, kind_of, place_texts, require_no_feature
 from accous.table.model import TableModel, load_table_model, save_table_model
+from accous.table.options import AdaptOptions, PredictOptions
 from accous.table.readers import (
     STDIN,
     BadRow,
@@ -36,8 +37,8 @@ from accous.table.readers import (
     written_format_of,
 )
 from accous.table.rows import (
+    PendingRows,
     RowReader,
-    Rows,
     copied_columns,
     output_columns,
     output_schema,
@@ -57,143 +58,6 @@ from accous.table.runs import (
     remember_run,
     require_free,
 )
-from accous.table.summary import summarize_run
-
-# --- What a run of accous adapt is asked to do: the stream, the output, and all options that the output depends
-#     on
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdaptRequest:
-    """A stream to follow and how to follow it.
-
-    Attributes
-    ----------
-    model : Path
-        The folder of the table model.
-    stream, output : str
-        Files, or ``"-"`` for standard input and output.
-    batch_size : int
-        Rows in a round, unless ``by`` is given.
-    by : str, optional
-        Start a new round when this column changes.
-    learns_first : bool
-        Whether to learn from a batch before it is predicted.
-    key : str, optional
-        Column that identifies a row; it is the first one of the predictions, in place of the line.
-    keep : list of str
-        Columns to copy to the predictions.
-    label : str, optional
-        Column or file of labels, for scoring only.
-    follows : bool
-        Whether to wait for more rows at the end of the stream.
-    is_new : bool
-        Whether to abandon an unfinished run.
-    overwrites : bool
-        Whether existing output may be replaced.
-    table_format, encoding, separator : str, optional
-        Of the stream, if they cannot be inferred from the file.
-    skips_bad : bool
-        Whether bad rows are set aside, or stop the run.
-    rejects : str, optional
-        File for the rows set aside.
-    accepts_unknown : bool
-        Whether categories that the reference does not have are used, or make their rows bad ones.
-    estimator : str, optional
-        The name of the model's estimator, needed if it is code of the user's.
-    stream_argument : str
-        What the command calls the stream, for messages.
-    """
-
-    model: Path
-    stream: str
-    output: str
-    batch_size: int = 10
-    by: str | None = None
-    learns_first: bool = False
-    key: str | None = None
-    keep: list[str] = field(default_factory=list)
-    label: str | None = None
-    follows: bool = False
-    is_new: bool = False
-    overwrites: bool = False
-    table_format: str | None = None
-    encoding: str | None = None
-    separator: str | None = None
-    skips_bad: bool = False
-    rejects: str | None = None
-    accepts_unknown: bool = True
-    estimator: str | None = None
-    stream_argument: str = "STREAM"
-
-    @property
-    def output_format(self) -> str:
-        """Format of the predictions."""
-        return "csv" if self.output == STDIN else written_format_of(self.output)
-
-    def require_output_format(self) -> None:
-        """Raise a ParameterError if the name of the predictions does not say how to write them."""
-        _ = self.output_format
-
-    @property
-    def text_output(self) -> str:
-        """The file that rows are appended to."""
-        return partial_path(self.output) if self.output_format == "parquet" else self.output
-
-    @property
-    def text_format(self) -> str:
-        """Format of the file that rows are appended to."""
-        return "csv" if self.output_format == "parquet" else self.output_format
-
-    @property
-    def rejects_path(self) -> str | None:
-        """Where rows set aside go: next to the predictions, unless another file is named."""
-        if not self.skips_bad or (self.rejects is None and self.output == STDIN):
-            return self.rejects
-        return self.rejects or f"{self.output}.rejects.csv"
-
-    def spec(self, kept: list[str]) -> JobSpec:
-        """Return everything that the output depends on.
-
-        Parameters
-        ----------
-        kept : list of str
-            The columns that ``keep`` stands for.
-        """
-        options = {
-            "batch-size": self.batch_size if self.by is None else 0,
-            "by": self.by or "",
-            "learn-first": self.learns_first,
-            "key": self.key or "",
-            "keep": ",".join(kept),
-            "label": self.label or "",
-            "encoding": self.encoding or "",
-            "separator": self.separator or "",
-            "format": self.table_format or "",
-            "on-bad-row": "skip" if self.skips_bad else "fail",
-            "unknown-category": "use" if self.accepts_unknown else "bad",
-        }
-        rejects = self.rejects_path
-        return JobSpec(
-            absolute(self.stream), absolute(self.output), "" if rejects is None else absolute(rejects), options
-        )
-
-    def require_separate_files(self) -> None:
-        """Raise a ParameterError where two files are the same, or one is inside the model's folder."""
-        labels = place_of_labels(self.label or "") or (None, "")
-        files = [(self.stream_argument, self.stream), ("--label", labels[0])]
-        files += [("--output", self.output), ("--rejects", self.rejects_path)]
-        seen: dict[str, str] = {}
-        for name, path in files:
-            if path is None or path == STDIN:
-                continue
-            place = absolute(path)
-            if place in seen:
-                raise ParameterError(f"{seen[place]} and {name} are the same file, {path}: give another one.")
-            seen[place] = name
-            if Path(place).parent == self.model.absolute():
-                raise ParameterError(f"{name} {path} is inside the model's folder: give another one.")
-
 
 # --- Scores against the labels of a stream: how far the adapted model and the fixed one are off
 
@@ -209,7 +73,7 @@ class Scoring:
     """
 
     def __init__(self, model: Any, label: str) -> None:
-        self._model, self._label, self._kind = model, label, kind_of(model)
+        self._model, self._label, self._kind = model, label, kind_of(model.task_)
         self._of_frame: tuple[pl.DataFrame, NDArray[Any], NDArray[np.bool_], pl.Series] | None = None
 
     def count(
@@ -279,84 +143,41 @@ class Scoring:
 _END = object()
 
 
-@dataclass(frozen=True)
-class SaveRule:
-    """When to save during a run: after a number of rounds, or after a number of seconds.
-
-    Neither changes the output.
-    """
-
-    rounds: int | None = None
-    seconds: float = 30.0
-
-    def is_due(self, n_rounds: int, last_time: float) -> bool:
-        """Whether to save after this round."""
-        if self.rounds is not None:
-            return n_rounds % self.rounds == 0
-        return time.monotonic() - last_time >= self.seconds
-
-
-class AdaptRun:
-    """Follows a stream with a model.
+class _Following:
+    """Follows the stream of a job.
 
     Parameters
     ----------
-    table_model : TableModel
-        With the job to carry out.
-    folder : Path
-        Where to save it.
-    reader : RowReader
+    job : AdaptJob
+        That has begun.
     output, rejects : RowsOutput
         The second is for bad rows; None if they are not kept.
-    rule : RoundRule
-    save_rule : SaveRule
-    key : str, optional
-        The column that identifies a row in the output; None: its line does.
-    kept : list of str
-        Other columns to pass through.
-    label : str, optional
-        Column to score with.
-    learns_first : bool
     should_stop : callable
         Called after every round; if it returns True, the run is saved and ends early.
     on_round : callable
-        Called after every round with the job so far.
-    finish : callable
-        Called when all rows are on disk, before the run is saved as finished.
+        Called after every round with the record so far.
     """
 
     def __init__(
         self,
-        *,
-        table_model: TableModel,
-        folder: Path,
-        reader: RowReader,
+        job: AdaptJob,
         output: RowsOutput,
         rejects: RowsOutput | None,
-        rule: RoundRule,
-        save_rule: SaveRule,
-        key: str | None,
-        kept: list[str],
-        label: str | None = None,
-        learns_first: bool = False,
-        should_stop: Callable[[], bool] = lambda: False,
-        on_round: Callable[[Job], None] = lambda _: None,
-        finish: Callable[[], None] = lambda: None,
+        should_stop: Callable[[], bool],
+        on_round: Callable[[Job], None],
     ) -> None:
-        assert table_model.job is not None
-        self._table_model, self._folder, self._reader = table_model, folder, reader
+        options = job.options
+        self._job, self._record, self._table_model = job, job.record, job.table_model
         self._output, self._rejects = output, rejects
-        self._rule, self._save_rule = rule, save_rule
-        self._key, self._kept, self._learns_first = key, kept, learns_first
-        self._should_stop, self._on_round, self._finish_output = should_stop, on_round, finish
-        self._job = table_model.job
-        self._scoring = None if label is None else Scoring(table_model.model, label)
-        self._last_save, self._last_saved_round = time.monotonic(), table_model.model.n_rounds_
+        self._rule, self._save_rule = RoundRule(options.batch_size, options.by), options.save_rule()
+        self._should_stop, self._on_round = should_stop, on_round
+        self._scoring = None if job.label is None else Scoring(job.table_model.model, job.label)
+        self._last_save, self._last_saved_round = time.monotonic(), job.table_model.model.n_rounds_
 
     def run(self) -> bool:
         """Follow the stream to its end; return whether that was reached."""
-        waiting: Rows | None = None
-        pieces = self._reader.read(self._job.position)
+        waiting: PendingRows | None = None
+        pieces = self._job.reader().read(self._record.position)
         while (rows := self._next(pieces)) is not _END:
             if rows is None:
                 self._output.flush()
@@ -369,7 +190,7 @@ class AdaptRun:
                 return False
         return self._finish(waiting)
 
-    def _next(self, pieces: Iterator[Rows | None]) -> Any:
+    def _next(self, pieces: Iterator[PendingRows | None]) -> Any:
         """Return the next piece; if reading fails, save the rounds before it, whose rows are all written."""
         try:
             return next(pieces, _END)
@@ -386,7 +207,7 @@ class AdaptRun:
             self._save()
         return False
 
-    def _finish(self, waiting: Rows | None) -> bool:
+    def _finish(self, waiting: PendingRows | None) -> bool:
         if waiting is not None:
             waiting, is_stopped = self._play_all(waiting, is_end=True)
             if is_stopped and len(waiting):
@@ -394,20 +215,20 @@ class AdaptRun:
             self._reject(waiting.bad_rows)
             if waiting.bad_rows:
                 last = waiting.bad_rows[-1]
-                self._job.position = Position(last.end, last.line)
+                self._record.position = Position(last.end, last.line)
         self._write_header()
         self._output.put_on_disk()
-        self._finish_output()
+        self._job.finish_output()
         self._save(is_last=True, is_finished=True)
         return True
 
     def _write_header(self) -> None:
         """Name the columns also if there were no rows, so that the output is a table."""
         if not self._output.n_bytes:
-            columns = output_columns(self._key, self._kept, self._table_model.kind)
+            columns = output_columns(self._job.options.key, self._job.kept, self._table_model.kind)
             self._output.write(pl.DataFrame(schema=columns))
 
-    def _play_all(self, rows: Rows, *, is_end: bool) -> tuple[Rows, bool]:
+    def _play_all(self, rows: PendingRows, *, is_end: bool) -> tuple[PendingRows, bool]:
         """Play the complete rounds; return the remaining rows, and whether to stop."""
         results = _Results(rows, self._table_model)
         start = 0
@@ -420,18 +241,18 @@ class AdaptRun:
                 self._save(is_last=is_stopped)
                 if is_stopped:
                     return rows.after(start), True
-            self._on_round(self._job)
+            self._on_round(self._record)
         self._emit(rows, results, start)
         return rows.after(start), False
 
-    def _play(self, rows: Rows, results: _Results, start: int, stop: int) -> None:
+    def _play(self, rows: PendingRows, results: _Results, start: int, stop: int) -> None:
         batch = rows.X[start:stop]
         scoring = self._scoring
         count_errors = None if scoring is None else lambda found: scoring.count(rows.frame, batch, found, start, stop)
-        played = self._table_model.play_round(
+        played = self._table_model.run_round(
             batch,
             rows.marks[start:stop],
-            learns_first=self._learns_first,
+            learns_first=self._job.options.learn_first,
             count_errors=count_errors,
             times=None if results.times is None else results.times[start:stop],
         )
@@ -444,31 +265,31 @@ class AdaptRun:
         results.scores[start:stop] = played.scores
         results.ratios[start:stop] = played.ratios
         n_scored, n_wrong_fixed, n_wrong = played.counts
-        job = self._job
-        job.n_rows += stop - start
-        job.n_rounds += 1
-        job.n_scored += n_scored
-        job.n_wrong_fixed += n_wrong_fixed
-        job.n_wrong += n_wrong
+        record = self._record
+        record.n_rows += stop - start
+        record.n_rounds += 1
+        record.n_scored += n_scored
+        record.n_wrong_fixed += n_wrong_fixed
+        record.n_wrong += n_wrong
 
-    def _emit(self, rows: Rows, results: _Results, stop: int) -> None:
+    def _emit(self, rows: PendingRows, results: _Results, stop: int) -> None:
         """Write the rows up to ``stop`` and the bad rows between them; record the position."""
         start, results.n_emitted = results.n_emitted, stop
         if start == stop:
             return
         part = slice(start, stop)
         kind = self._table_model.kind
-        copied = copied_columns(rows.frame[part], rows.lines[part], self._key, self._kept)
+        copied = copied_columns(rows.frame[part], rows.lines[part], self._job.options.key, self._job.kept)
         self._output.write(
             predictions_frame(copied, results.rounds[part], results.scores[part], results.ratios[part], kind)
         )
-        self._job.position = rows.position_after(stop - 1)
-        self._job.n_missing += int(rows.n_missing[part].sum())
+        self._record.position = rows.position_after(stop - 1)
+        self._record.n_missing += int(rows.n_missing[part].sum())
         n_unknown = int(rows.n_unknown[part].sum())
         if n_unknown:
-            self._job.n_unknown += n_unknown
+            self._record.n_unknown += n_unknown
             encoder = self._table_model.encoder
-            self._job.unknown_in = add_unknown(self._job.unknown_in, rows.marks[part], encoder)
+            self._record.unknown_in = add_unknown(self._record.unknown_in, rows.marks[part], encoder)
         first_end, end = rows.end_of(start - 1) if start else -1, rows.end_of(stop - 1)
         self._reject([bad for bad in rows.bad_rows if first_end < bad.end < end])
 
@@ -476,21 +297,21 @@ class AdaptRun:
         if not bad_rows or self._rejects is None:
             return
         self._rejects.write(rejects_frame(bad_rows))
-        self._job.n_rejected += len(bad_rows)
+        self._record.n_rejected += len(bad_rows)
 
     def _save(self, *, is_last: bool = False, is_finished: bool = False) -> None:
-        job = self._job
-        job.n_output_bytes = self._output.put_on_disk()
-        job.n_reject_bytes = 0 if self._rejects is None else self._rejects.put_on_disk()
-        job.is_finished = is_finished
-        save_table_model(self._table_model, self._folder, is_last=is_last)
+        record = self._record
+        record.n_output_bytes = self._output.put_on_disk()
+        record.n_reject_bytes = 0 if self._rejects is None else self._rejects.put_on_disk()
+        record.is_finished = is_finished
+        save_table_model(self._table_model, self._job.options.model, is_last=is_last)
         self._last_save, self._last_saved_round = time.monotonic(), self._table_model.model.n_rounds_
 
 
 class _Results:
     """The results of rows, round by round, and when the rows happened."""
 
-    def __init__(self, rows: Rows, table_model: TableModel) -> None:
+    def __init__(self, rows: PendingRows, table_model: TableModel) -> None:
         n_rows = len(rows)
         column = table_model.time_column
         self.times = None if column is None else column.seconds(rows.frame)
@@ -498,24 +319,6 @@ class _Results:
         self.scores = table_model.kind.no_scores(n_rows)
         self.ratios = np.zeros(n_rows)
         self.n_emitted = 0
-
-
-# --- Opens the rows that a table model is to predict
-
-
-def open_stream(request: AdaptRequest, table_model: TableModel) -> TableReader:
-    """Open the stream of a request; its embeddings must be as wide as those of the reference."""
-    fitted_widths = table_model.settings.get("widths", {})
-    table = open_table(
-        request.stream,
-        request.table_format,
-        encoding=request.encoding,
-        separator=request.separator,
-        is_growing=request.follows,
-        widths=fitted_widths,
-    )
-    require_widths(table.name, table.widths, fitted_widths)
-    return table
 
 
 # --- Rows of a stream that was predicted before, read again for their features
@@ -713,21 +516,133 @@ def followed_before(table_model: TableModel, before: Job | None, stream: str) ->
     return same[-1].spec.output if same and is_unchanged(table_model, same[-1]) else None
 
 
-# --- The job of accous adapt from files to files: open, begin or resume, follow the stream, finish the output
+# --- What accous adapt and accous predict share: a saved model, rows to predict, and where the predictions go
 
 
-class AdaptJob:
-    """Follows a stream from file to file with a saved table model; the caller holds the folder's lock.
+class _PredictingJob:
+    """A job that predicts rows from file to file.
 
     Parameters
     ----------
-    request : AdaptRequest
+    options : AdaptOptions or PredictOptions
+    rows : str
+        The file of the rows.
+    argument : str
+        What the command calls it, for messages.
+    label : str, optional
+        Column or file of labels, for scoring only.
+    is_growing : bool
+        Whether to wait for more rows at the end of the file.
 
     Attributes
     ----------
     table_model : TableModel
     table : TableReader
-        The stream.
+        The rows.
+    label : str or None
+        Their column of labels.
+    kept : list of str
+        Columns to copy to the predictions, besides the key.
+    rejects_path : str or None
+        Where rows set aside go: next to the predictions, unless another file is named.
+    """
+
+    options: AdaptOptions | PredictOptions
+
+    def __init__(
+        self,
+        options: AdaptOptions | PredictOptions,
+        rows: str,
+        argument: str,
+        *,
+        label: str | None = None,
+        is_growing: bool = False,
+    ) -> None:
+        self.options = options
+        self._output_format = "csv" if options.output == STDIN else written_format_of(options.output)
+        self._rows, self._named_label, self._is_growing = rows, label, is_growing
+        self.rejects_path = options.rejects
+        if options.on_bad_row == "skip" and not options.rejects and options.output != STDIN:
+            self.rejects_path = f"{options.output}.rejects.csv"
+        self.table_model = load_table_model(options.model, options.estimator)
+        self._require_separate_files(argument)
+        self.table, self.label = self._open()
+        table = self.table
+        kept = chosen_columns("--keep", options.keep, table.columns, table.name, table.widths)
+        self.kept = [name for name in kept if name != options.key]
+        output_columns(options.key, self.kept, self.table_model.kind)
+
+    @property
+    def _is_parquet(self) -> bool:
+        return self._output_format == "parquet"
+
+    def _require_separate_files(self, argument: str) -> None:
+        """Raise a ParameterError where two files are the same, or one is inside the model's folder."""
+        labels = place_of_labels(self._named_label or "") or (None, "")
+        files = [(argument, self._rows), ("--label", labels[0])]
+        files += [("--output", self.options.output), ("--rejects", self.rejects_path)]
+        seen: dict[str, str] = {}
+        for name, path in files:
+            if path is None or path == STDIN:
+                continue
+            place = absolute(path)
+            if place in seen:
+                raise ParameterError(f"{seen[place]} and {name} are the same file, {path}: give another one.")
+            seen[place] = name
+            if Path(place).parent == self.options.model.absolute():
+                raise ParameterError(f"{name} {path} is inside the model's folder: give another one.")
+
+    def _open(self) -> tuple[TableReader, str | None]:
+        """Open the rows, whose embeddings must be as wide as those of the reference; return their label column, too."""
+        options, widths = self.options, self.table_model.settings.get("widths", {})
+        table = open_table(
+            self._rows,
+            options.format,
+            encoding=options.encoding,
+            separator=options.separator,
+            is_growing=self._is_growing,
+            widths=widths,
+        )
+        require_widths(table.name, table.widths, widths)
+        return (table, None) if self._named_label is None else with_labels(table, self._named_label)
+
+    def _make_reader(self, *others: str | None) -> RowReader:
+        """Return what reads the rows; it passes the key, some other columns and those that are kept through."""
+        options = self.options
+        passed = list(dict.fromkeys(filter(None, [options.key, *others, *self.kept])))
+        skips_bad, accepts_unknown = options.on_bad_row == "skip", options.unknown_category == "use"
+        return RowReader(
+            self.table, self.table_model.encoder, passed, skips_bad=skips_bad, accepts_unknown=accepts_unknown
+        )
+
+    def _open_outputs(
+        self, path: str, n_bytes: int = 0, n_reject_bytes: int = 0
+    ) -> tuple[RowsOutput, RowsOutput | None]:
+        """Open the files of the predictions and of the rows set aside, behind so many bytes."""
+        text_format = "csv" if self._is_parquet else self._output_format
+        rejects = self.rejects_path
+        output = RowsOutput(path, text_format, n_bytes)
+        return output, None if rejects is None else RowsOutput(rejects, "csv", n_reject_bytes)
+
+    def _finish_parquet(self, path: str) -> None:
+        """Turn the collected rows into a Parquet file."""
+        key = self.options.key
+        types = self.table.column_types(self.kept if key is None else [key, *self.kept])
+        finish_parquet(path, output_schema(key, self.kept, self.table_model.kind, types))
+
+
+# --- The job of accous adapt from files to files: open, begin or resume, follow the stream, finish the output
+
+
+class AdaptJob(_PredictingJob):
+    """Follows a stream from file to file with a saved table model; the caller holds the folder's lock.
+
+    Parameters
+    ----------
+    options : AdaptOptions
+
+    Attributes
+    ----------
     n_rows_before : int
         Rows that the job had predicted when it was begun here.
     abandoned : str or None
@@ -742,13 +657,10 @@ class AdaptJob:
         A key that several rows have, after `follow`: labels that come late cannot be joined by it.
     """
 
-    def __init__(self, request: AdaptRequest) -> None:
-        self._request = request
-        request.require_output_format()
-        self.table_model = load_table_model(request.model, request.estimator)
-        request.require_separate_files()
-        self.table, self._label = self._open()
-        self._kept: list[str] = []
+    options: AdaptOptions
+
+    def __init__(self, options: AdaptOptions) -> None:
+        super().__init__(options, options.stream, "STREAM", label=options.label, is_growing=options.follow)
         self.n_rows_before = 0
         self.abandoned: str | None = None
         self.doubt: str | None = None
@@ -764,42 +676,49 @@ class AdaptJob:
 
     def begin(self) -> bool:
         """Begin the job or resume it; return whether there is anything to do."""
-        request, table, table_model = self._request, self.table, self.table_model
-        kept = chosen_columns("--keep", request.keep, table.columns, table.name, table.widths)
-        self._kept = [name for name in kept if name != request.key]
-        output_columns(request.key, self._kept, table_model.kind)
-        self._reader()  # checks the columns: a stream that does not fit must not replace the record of the last run
-        if self._label is not None:
-            require_no_feature(self._label, request.label or "", table_model.encoder.used_columns)
-        if self._label is not None and request.stream != STDIN:
-            table, label = self._open()
-            self.doubt = check_known_labels(table, label or "", request.label or "", table_model.kind)
-        before, spec = table_model.job, request.spec(self._kept)
-        if new_classes := table_model.settings.get("new_classes"):
-            # The predictions have columns for them: a file that lacks these is not continued.
-            spec = replace(spec, options={**spec.options, "new-classes": ",".join(new_classes)})
-        is_finished = before is not None and before.is_finished and before.spec == spec
-        if is_finished and request.output_format == "parquet":
+        options, table_model = self.options, self.table_model
+        self.reader()  # checks the columns: a stream that does not fit must not replace the record of the last run
+        self._check_labels()
+        before, spec = table_model.job, self._spec()
+        if before is not None and before.is_finished and before.spec == spec and self._is_parquet:
             self._remove_partial()
             return False
         table_model.job = begin_or_resume(
-            spec, before, is_new=request.is_new, overwrites=request.overwrites, folder=request.model
+            spec, before, is_new=options.new, overwrites=options.force, folder=options.model
         )
         if not self.record.n_rows:
-            self.is_reference = is_same_file(request.stream, table_model.settings.get("reference_file"))
+            self.is_reference = is_same_file(options.stream, table_model.settings.get("reference_file"))
             self.followed_before = followed_before(table_model, before, spec.stream)
             table_model.earlier_runs = remember_run(table_model.earlier_runs, before, self.record)
         self.n_rows_before = self.record.n_rows
-        if before is not None and not before.is_finished and not request.is_new and self.record.spec != before.spec:
+        if before is not None and not before.is_finished and not options.new and self.record.spec != before.spec:
             self.abandoned = None if before.spec.is_taken_up_by(spec) else before.spec.stream
         if self.record.n_output_bytes == 0:
             # The job is saved before its output exists, so that the output is never taken for a foreign file.
-            save_table_model(table_model, request.model)
+            save_table_model(table_model, options.model)
         return True
+
+    def _check_labels(self) -> None:
+        """Refuse labels that are a feature or none that the model knows."""
+        if self.label is None:
+            return
+        named, table_model = self._named_label or "", self.table_model
+        require_no_feature(self.label, named, table_model.encoder.used_columns)
+        if self.options.stream != STDIN:
+            table, label = self._open()
+            self.doubt = check_known_labels(table, label or "", named, table_model.kind)
+
+    def _spec(self) -> JobSpec:
+        """Return everything that the output depends on."""
+        options = self.options.record(self.kept)
+        if new_classes := self.table_model.settings.get("new_classes"):
+            # The predictions have columns for them: a file that lacks these is not continued.
+            options["new-classes"] = ",".join(new_classes)
+        rejects = "" if self.rejects_path is None else absolute(self.rejects_path)
+        return JobSpec(absolute(self.options.stream), absolute(self.options.output), rejects, options)
 
     def follow(
         self,
-        save_rule: SaveRule,
         *,
         should_stop: Callable[[], bool] = lambda: False,
         on_round: Callable[[Job], None] = lambda _: None,
@@ -808,65 +727,28 @@ class AdaptJob:
 
         Parameters
         ----------
-        save_rule : SaveRule
-        should_stop, on_round : callable
-            As for `AdaptRun`.
+        should_stop : callable
+            Called after every round; if it returns True, the run is saved and ends early.
+        on_round : callable
+            Called after every round with the record so far.
         """
-        request, record = self._request, self.record
-        reader = self._reader()
-        output = RowsOutput(request.text_output, request.text_format, record.n_output_bytes)
-        rejects = (
-            None if request.rejects_path is None else RowsOutput(request.rejects_path, "csv", record.n_reject_bytes)
-        )
-        run = AdaptRun(
-            table_model=self.table_model,
-            folder=request.model,
-            reader=reader,
-            output=output,
-            rejects=rejects,
-            rule=RoundRule(request.batch_size, request.by),
-            save_rule=save_rule,
-            key=request.key,
-            kept=self._kept,
-            label=self._label,
-            learns_first=request.learns_first,
-            should_stop=should_stop,
-            on_round=on_round,
-            finish=self._finish_output,
-        )
+        options, record = self.options, self.record
+        output, rejects = self._open_outputs(self._text_path, record.n_output_bytes, record.n_reject_bytes)
         try:
-            is_finished = run.run()
+            is_finished = _Following(self, output, rejects, should_stop, on_round).run()
         finally:
             output.close()
             if rejects is not None:
                 rejects.close()
         if is_finished:
             self._remove_partial()
-            if request.key is not None and self.record.n_rows and Path(request.output).is_file():
-                self.repeated_key = first_repeated(request.output, request.key)
+            if options.key is not None and self.record.n_rows and Path(options.output).is_file():
+                self.repeated_key = first_repeated(options.output, options.key)
         return is_finished
 
-    def summary(self) -> dict[str, Any]:
-        """Return the results so far, ready for JSON."""
-        return summarize_run(self.table_model)
-
-    def _open(self) -> tuple[TableReader, str | None]:
-        """Open the stream; return it with the column of labels to score with."""
-        label = self._request.label
-        table = open_stream(self._request, self.table_model)
-        return (table, None) if label is None else with_labels(table, label)
-
-    def _reader(self) -> RowReader:
-        request = self._request
-        read = filter(None, (request.key, request.by, self._label, self._time()))
-        passed = list(dict.fromkeys([*read, *self._kept]))
-        return RowReader(
-            self.table,
-            self.table_model.encoder,
-            passed,
-            skips_bad=request.skips_bad,
-            accepts_unknown=request.accepts_unknown,
-        )
+    def reader(self) -> RowReader:
+        """Return what reads the stream."""
+        return self._make_reader(self.options.by, self.label, self._time())
 
     def _time(self) -> str | None:
         """Return the column of times if the stream has it in a type that can be read."""
@@ -875,32 +757,33 @@ class AdaptJob:
             return None
         return column.name if is_usable(table.column_types([column.name]).get(column.name, pl.String())) else None
 
-    def _finish_output(self) -> None:
+    @property
+    def _text_path(self) -> str:
+        """The file that rows are appended to."""
+        return partial_path(self.options.output) if self._is_parquet else self.options.output
+
+    def finish_output(self) -> None:
         """Turn the collected rows into a Parquet file, if the output is one."""
-        if self._request.output_format != "parquet":
-            return
-        key = self._request.key
-        types = self.table.column_types(self._kept if key is None else [key, *self._kept])
-        finish_parquet(self._request.output, output_schema(key, self._kept, self.table_model.kind, types))
+        if self._is_parquet:
+            self._finish_parquet(self.options.output)
 
     def _remove_partial(self) -> None:
         """Remove the rows collected for a Parquet file, once that is saved as finished."""
-        if self._request.output_format == "parquet":
-            Path(self._request.text_output).unlink(missing_ok=True)
+        if self._is_parquet:
+            Path(self._text_path).unlink(missing_ok=True)
 
 
 # --- The job of accous predict from file to file: predict rows with a saved table model that stays as it is
 
 
-class PredictJob:
+class PredictJob(_PredictingJob):
     """Predicts a table; nothing is learned and nothing is written to the folder of the model.
 
     A file of predictions appears when it is complete: if the job fails or is stopped, there is none.
 
     Parameters
     ----------
-    request : AdaptRequest
-        Its options about rounds, labels and resuming are not used.
+    options : PredictOptions
 
     Attributes
     ----------
@@ -911,27 +794,15 @@ class PredictJob:
         The columns with such categories, each with their number.
     """
 
-    def __init__(self, request: AdaptRequest) -> None:
-        request.require_output_format()
-        self._request = request
-        self._table_model = load_table_model(request.model, request.estimator)
-        request.require_separate_files()
-        self._table = open_stream(request, self._table_model)
-        kept = chosen_columns("--keep", request.keep, self._table.columns, self._table.name, self._table.widths)
-        self._kept = [name for name in kept if name != request.key]
-        output_columns(request.key, self._kept, self._table_model.kind)
-        passed = [*([] if request.key is None else [request.key]), *self._kept]
-        self._reader = RowReader(
-            self._table,
-            self._table_model.encoder,
-            passed,
-            skips_bad=request.skips_bad,
-            accepts_unknown=request.accepts_unknown,
-        )
+    options: PredictOptions
+
+    def __init__(self, options: PredictOptions) -> None:
+        super().__init__(options, options.rows, "ROWS")
+        self._reader = self._make_reader()
         self._require_free_files()
         self.n_rows = self.n_rejected = self.n_missing = self.n_unknown = 0
         self.unknown_in: UnknownCounts = []
-        self._counts: NDArray[np.int64] = np.zeros(len(self._table_model.kind.names), dtype=np.int64)
+        self._counts: NDArray[np.int64] = np.zeros(len(self.table_model.kind.names), dtype=np.int64)
         self._sum = 0.0
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> bool:
@@ -942,9 +813,7 @@ class PredictJob:
         should_stop : callable
             Called after every piece of the table.
         """
-        request = self._request
-        output = RowsOutput(self._text_path, request.text_format, 0)
-        rejects = None if request.rejects_path is None else RowsOutput(request.rejects_path, "csv", 0)
+        output, rejects = self._open_outputs(self._text_path)
         try:
             for rows in self._reader.read(Position()):
                 if rows is not None:
@@ -963,12 +832,12 @@ class PredictJob:
 
     def summary(self) -> dict[str, Any]:
         """Return the results, ready for JSON."""
-        names = self._table_model.kind.names
+        names = self.table_model.kind.names
         mean = {"mean_prediction": self._sum / self.n_rows if self.n_rows else None}
         return {
             "rows": self.n_rows,
-            "output": absolute(self._request.output),
-            "rounds_learned": self._table_model.model.n_rounds_,
+            "output": absolute(self.options.output),
+            "rounds_learned": self.table_model.model.n_rounds_,
             **({"predicted": dict(zip(names, self._counts.tolist(), strict=True))} if names else mean),
             "rejected": self.n_rejected,
             "missing_values": self.n_missing,
@@ -976,12 +845,12 @@ class PredictJob:
             "unknown_by_column": dict(self.unknown_in),
         }
 
-    def _write(self, rows: Rows, output: RowsOutput, rejects: RowsOutput | None) -> None:
+    def _write(self, rows: PendingRows, output: RowsOutput, rejects: RowsOutput | None) -> None:
         if len(rows):
-            result = self._table_model.predict_rows(rows.X)
-            kind = self._table_model.kind
+            result = self.table_model.predict_rows(rows.X)
+            kind = self.table_model.kind
             rounds = np.full(len(rows), result.number, dtype=np.int64)
-            copied = copied_columns(rows.frame, rows.lines, self._request.key, self._kept)
+            copied = copied_columns(rows.frame, rows.lines, self.options.key, self.kept)
             output.write(predictions_frame(copied, rounds, result.scores, result.ratios, kind))
             answers = kind.answers(result.scores)
             if kind.names:
@@ -994,32 +863,30 @@ class PredictJob:
         self.n_rejected += len(rows.bad_rows)
         self.n_missing += int(rows.n_missing.sum())
         self.n_unknown += int(rows.n_unknown.sum())
-        self.unknown_in = add_unknown(self.unknown_in, rows.marks, self._table_model.encoder)
+        self.unknown_in = add_unknown(self.unknown_in, rows.marks, self.table_model.encoder)
 
     @property
     def _is_direct(self) -> bool:
         """Whether rows go to the output at once: to the standard output, or to a device or pipe."""
-        output = self._request.output
+        output = self.options.output
         return output == STDIN or (Path(output).exists() and not Path(output).is_file())
 
     @property
     def _unfinished(self) -> str:
-        return f"{self._request.output}.predicting"
+        return f"{self.options.output}.predicting"
 
     @property
     def _text_path(self) -> str:
         if self._is_direct:
-            return self._request.output
-        return partial_path(self._unfinished) if self._request.output_format == "parquet" else self._unfinished
+            return self.options.output
+        return partial_path(self._unfinished) if self._is_parquet else self._unfinished
 
     def _put_in_place(self) -> None:
         if self._is_direct:
             return
-        request = self._request
-        if request.output_format == "parquet":
-            types = self._table.column_types(self._kept if request.key is None else [request.key, *self._kept])
-            finish_parquet(self._unfinished, output_schema(request.key, self._kept, self._table_model.kind, types))
-        Path(self._unfinished).replace(request.output)
+        if self._is_parquet:
+            self._finish_parquet(self._unfinished)
+        Path(self._unfinished).replace(self.options.output)
 
     def _remove_unfinished(self) -> None:
         if not self._is_direct:
@@ -1027,9 +894,9 @@ class PredictJob:
                 Path(path).unlink(missing_ok=True)
 
     def _require_free_files(self) -> None:
-        if self._request.overwrites:
+        if self.options.force:
             return
-        output = self._request.output
+        output = self.options.output
         if output != STDIN and Path(output).is_file():
             raise DataError(f"{output} already exists: give another name, or use --force to replace it.")
-        require_free(self._request.rejects_path or "")
+        require_free(self.rejects_path)

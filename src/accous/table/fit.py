@@ -6,9 +6,8 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,6 +44,7 @@ from accous.table.checks import (
 from accous.table.columns import Choices, ColumnEncoder
 from accous.table.kinds import CLASSES, REGRESSION, LabelTask, find_task
 from accous.table.model import BOOSTING, LINEAR, TableModel, make_estimator, save_table_model
+from accous.table.options import FitOptions
 from accous.table.readers import (
     BadRow,
     Chunk,
@@ -59,95 +59,6 @@ from accous.table.readers import (
 )
 from accous.table.rows import write_rejects
 from accous.table.runs import chosen_columns, identify_file, require_free
-
-# --- What accous fit is asked for: the reference, the columns, the ratio, the predictor and the folder
-
-
-@dataclass(frozen=True, kw_only=True)
-class FitRequest:
-    """A reference to fit on and how to fit.
-
-    Attributes
-    ----------
-    reference : str
-        A file, or ``"-"`` for standard input.
-    label : str
-        Its label column, or the file of its labels.
-    folder : Path, optional
-        Where to save the model; None if it is only replayed.
-    drop, categorical : list of str
-        Columns to leave out, and columns to read as categories.
-    time : str, optional
-        The column that gives the rows their order in time.
-    is_ordered : bool, optional
-        Whether the rows already are in order of time; None looks for a date column that gives the order.
-    keep_as_feature : list of str
-        Columns to use even if they look like ids, counters or times.
-    ratio : str
-        Name of the ratio estimator.
-    feature_map, loss, max_ratio : optional
-        Parameters of the ratio estimator; None leaves its default.
-    estimator : str
-        Name of the predictor; see `accous.table.model`. "auto" compares some on the reference.
-    task : {"classification", "regression"}, optional
-        What the label is; None decides by its values.
-    C : float
-        Inverse regularization strength of the linear classifier.
-    alpha : float
-        Penalty of the linear regression.
-    refit_budget : float, optional
-        Largest share of the time that refits may take; see `accous.AdaptiveClassifier`.
-    caution : {"high", "normal", "low"}
-        How much evidence the adaptation needs.
-    seed : int
-    table_format, encoding, separator : str, optional
-        Of the reference, if they cannot be inferred from the file.
-    skips_bad : bool
-        Whether bad rows are set aside, or are an error.
-    rejects : str, optional
-        File for the rows set aside.
-    overwrites : bool
-        Whether existing files and models may be replaced.
-    """
-
-    reference: str
-    label: str
-    folder: Path | None = None
-    drop: list[str] = field(default_factory=list)
-    categorical: list[str] = field(default_factory=list)
-    time: str | None = None
-    is_ordered: bool | None = None
-    keep_as_feature: list[str] = field(default_factory=list)
-    ratio: str = "accous"
-    feature_map: str | None = None
-    loss: str | None = None
-    max_ratio: float | None = None
-    estimator: str = LINEAR
-    task: str | None = None
-    C: float = 1.0
-    alpha: float = 1.0
-    refit_budget: float | None = None
-    caution: str = "normal"
-    seed: int = 0
-    table_format: str | None = None
-    encoding: str | None = None
-    separator: str | None = None
-    skips_bad: bool = False
-    rejects: str | None = None
-    overwrites: bool = False
-
-    def require_free_places(self) -> None:
-        """Raise an error where a file or a model would be replaced without permission."""
-        if self.overwrites:
-            return
-        if self.rejects is not None:
-            require_free(self.rejects)
-        if self.folder is not None and (self.folder / "manifest.json").exists():
-            raise CheckpointError(
-                f"{self.folder} already holds a model: give another folder, or use --force to replace the model and "
-                "all it has learned"
-            )
-
 
 # --- The offline stage on a table: read the reference, learn how to encode its columns, and cross-validate
 
@@ -651,11 +562,11 @@ class FitJob:
 
     Parameters
     ----------
-    request : FitRequest
+    options : FitOptions
 
     Attributes
     ----------
-    request : FitRequest
+    options : FitOptions
     reference : ReferenceTable
         The rows to fit on.
     label : str
@@ -666,42 +577,40 @@ class FitJob:
         The predictor that ``auto`` took, after `choose_estimator`.
     """
 
-    def __init__(self, request: FitRequest) -> None:
-        request.require_free_places()
-        self.request = request
+    def __init__(self, options: FitOptions) -> None:
+        _require_free_places(options)
+        self.options = options
         self._ratio = make_ratio(
-            request.ratio,
-            seed=request.seed,
-            feature_map=request.feature_map,
-            loss=request.loss,
-            max_ratio=request.max_ratio,
+            options.ratio,
+            seed=options.seed,
+            feature_map=options.feature_map,
+            loss=options.loss,
+            max_ratio=options.max_ratio,
         )
         self.choice: Choice | None = None
         self._trials: dict[str, Trial] = {}
-        if request.estimator != AUTO:
+        if options.estimator != AUTO:
             self._check_estimator()
-        table = open_table(
-            request.reference, request.table_format, encoding=request.encoding, separator=request.separator
-        )
-        table, self.label = with_labels(table, request.label)
+        table = open_table(options.reference, options.format, encoding=options.encoding, separator=options.separator)
+        table, self.label = with_labels(table, options.label)
         choices = Choices(
-            tuple(chosen_columns("--drop", request.drop, table.columns, table.name, table.widths)),
-            tuple(chosen_columns("--categorical", request.categorical, table.columns, table.name)),
-            _time_column(request, table, self.label),
-            tuple(chosen_columns("--keep-as-feature", request.keep_as_feature, table.columns, table.name)),
+            tuple(chosen_columns("--drop", options.drop, table.columns, table.name, table.widths)),
+            tuple(chosen_columns("--categorical", options.categorical, table.columns, table.name)),
+            _time_column(options, table, self.label),
+            tuple(chosen_columns("--keep-as-feature", options.keep_as_feature, table.columns, table.name)),
         )
         self.unit, self._name, self._widths = table.unit, table.name, table.widths
         self.reference: ReferenceTable = read_reference(
             table,
             self.label,
             choices,
-            skips_bad=request.skips_bad,
-            is_ordered=request.is_ordered,
-            task=request.task,
+            skips_bad=options.on_bad_row == "skip",
+            is_ordered=options.ordered,
+            task=options.task,
         )
         self._check_penalty()
-        if self.reference.bad_rows and request.rejects is not None:
-            write_rejects(self.reference.bad_rows, request.rejects)
+        if self.reference.bad_rows and options.rejects is not None:
+            write_rejects(self.reference.bad_rows, options.rejects)
 
     @property
     def remarks(self) -> list[Remark]:
@@ -719,14 +628,14 @@ class FitJob:
     @property
     def estimator(self) -> str:
         """Name of the predictor to fit."""
-        return self.request.estimator if self.choice is None else self.choice.name
+        return self.options.estimator if self.choice is None else self.choice.name
 
     def choose_estimator(self) -> None:
-        """Compare predictors on the reference if the request leaves the choice open."""
-        if self.request.estimator != AUTO or self.choice is not None:
+        """Compare predictors on the reference if the options leave the choice open."""
+        if self.options.estimator != AUTO or self.choice is not None:
             return
         reference = self.reference
-        given = [name for name, value in (("--C", self.request.C), ("--alpha", self.request.alpha)) if value != 1.0]
+        given = [name for name, value in (("--C", self.options.C), ("--alpha", self.options.alpha)) if value != 1.0]
         reason = f"{given[0]} is given, which is for this predictor." if given else ""
         n_classes = 1 if reference.task.kind == "regressor" else len(np.unique(reference.y))
         shape = (*reference.X.shape, n_classes)
@@ -739,7 +648,7 @@ class FitJob:
         if n_rows == n_all:
             linear, boosting = map(self._try, CANDIDATES)
             return choose(linear, boosting)
-        part = self.reference.part(n_rows, self.request.seed)
+        part = self.reference.part(n_rows, self.options.seed)
         linear, boosting = (self._trial(name, part) for name in CANDIDATES)
         which = "the latest" if self.is_ordered else "a sample of"
         where = f" The two were compared on {which} {n_rows:,} of {n_all:,} rows, because all would take too long."
@@ -754,20 +663,20 @@ class FitJob:
 
     def _trial(self, name: str, reference: ReferenceTable) -> Trial:
         with _without_warnings():
-            losses = cross_validate(reference, self._maker(name), seed=self.request.seed)
+            losses = cross_validate(reference, self._maker(name), seed=self.options.seed)
         return Trial(name, losses, self.is_ordered, self._replay(name, reference))
 
     def fit_and_save(self) -> TableModel:
         """Fit on the whole reference and save the model."""
         self.choose_estimator()
-        request, reference, trial = self.request, self.reference, self._try(self.estimator)
+        options, reference, trial = self.options, self.reference, self._try(self.estimator)
         with _without_warnings():
             model = self._maker(self.estimator)(reference.encoder)
             model.fit(reference.X, reference.y, order=trial.backtest)
         table_model = TableModel(
             model=model, encoder=reference.encoder, label=self.label, settings=self._settings(trial)
         )
-        folder = request.folder
+        folder = options.output
         assert folder is not None
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -818,65 +727,65 @@ class FitJob:
 
     def _check_estimator(self) -> None:
         """Refuse a predictor that cannot be used, before a long table is read."""
-        request = self.request
-        kind = "classifier" if request.task is None else LabelTask(request.task).kind
-        estimator = make_estimator(request.estimator, kind=kind, seed=request.seed, blocks=())
+        options = self.options
+        kind = "classifier" if options.task is None else LabelTask(options.task).kind
+        estimator = make_estimator(options.estimator, kind=kind, seed=options.seed, blocks=())
         if estimator is None:
             return
-        if request.task is None and is_regressor(last_step(estimator)):
+        if options.task is None and is_regressor(last_step(estimator)):
             kind = "regressor"
-        for name, value in (("--C", request.C), ("--alpha", request.alpha)):
+        for name, value in (("--C", options.C), ("--alpha", options.alpha)):
             if value != 1.0:
-                raise ParameterError(f"{name} is for --estimator {LINEAR}: leave it out with {request.estimator}.")
+                raise ParameterError(f"{name} is for --estimator {LINEAR}: leave it out with {options.estimator}.")
         require_sample_weight(estimator, kind)
         if kind == "classifier" and not hasattr(estimator, "predict_proba"):
             raise ParameterError(
-                f"--estimator {request.estimator} has no predict_proba, which the predictions need: wrap it in "
+                f"--estimator {options.estimator} has no predict_proba, which the predictions need: wrap it in "
                 "CalibratedClassifierCV, or use another."
             )
 
     def _check_penalty(self) -> None:
         """Refuse the penalty of the other task."""
-        request, kind = self.request, self.reference.task.kind
-        if request.C != 1.0 and kind == "regressor":
+        options, kind = self.options, self.reference.task.kind
+        if options.C != 1.0 and kind == "regressor":
             raise ParameterError("--C is for classes: the penalty of a regression is --alpha.")
-        if request.alpha != 1.0 and kind == "classifier":
+        if options.alpha != 1.0 and kind == "classifier":
             raise ParameterError("--alpha is for numbers to predict: the penalty of a classifier is --C.")
 
     def _maker(self, name: str) -> Callable[[ColumnEncoder], Any]:
         """Return what makes an unfitted model for the features of an encoder."""
-        request, kind = self.request, self.reference.task.kind
+        options, kind = self.options, self.reference.task.kind
         # The encoder has scaled the numbers already; categories keep the scale of 0 and 1.
         shared: dict[str, Any] = {
-            "refit_budget": request.refit_budget,
+            "refit_budget": options.refit_budget,
             "standardize": False,
-            "caution": request.caution,
-            "random_state": request.seed,
+            "caution": options.caution,
+            "random_state": options.seed,
         }
 
         def make_model(encoder: ColumnEncoder) -> Any:
-            estimator = make_estimator(name, kind=kind, seed=request.seed, blocks=encoder.blocks)
+            estimator = make_estimator(name, kind=kind, seed=options.seed, blocks=encoder.blocks)
             if kind == "regressor":
-                return AdaptiveRegressor(estimator, self._ratio, alpha=request.alpha, **shared)
-            return AdaptiveClassifier(estimator, self._ratio, C=request.C, **shared)
+                return AdaptiveRegressor(estimator, self._ratio, alpha=options.alpha, **shared)
+            return AdaptiveClassifier(estimator, self._ratio, C=options.C, **shared)
 
         return make_model
 
     def _settings(self, trial: Trial) -> dict[str, Any]:
-        request, y = self.request, self.reference.y
-        settings: dict[str, Any] = {"reference": self._name, "n_reference": len(y), "ratio": request.ratio}
+        options, y = self.options, self.reference.y
+        settings: dict[str, Any] = {"reference": self._name, "n_reference": len(y), "ratio": options.ratio}
         settings |= {
             "estimator": self.estimator,
             "choice": None if self.choice is None else self.choice.to_json(),
-            **({"alpha": request.alpha} if self.reference.task.kind == "regressor" else {"C": request.C}),
-            "seed": request.seed,
+            **({"alpha": options.alpha} if self.reference.task.kind == "regressor" else {"C": options.C}),
+            "seed": options.seed,
             "order": self.reference.order.to_json(),
-            "reference_file": identify_file(request.reference),
+            "reference_file": identify_file(options.reference),
         }
         used = {name.rpartition("_")[0] for name in self.reference.encoder.used_columns}
         if widths := {name: width for name, width in self._widths.items() if name in used}:
             settings["widths"] = widths
-        settings |= {"feature_map": request.feature_map, "loss": request.loss, "max_ratio": request.max_ratio}
+        settings |= {"feature_map": options.feature_map, "loss": options.loss, "max_ratio": options.max_ratio}
         settings["error_of_constant"] = error_of_constant(self.reference)
         if self.reference.task.kind == "regressor":
             spread = float(np.abs(y - np.median(y)).mean())
@@ -884,15 +793,27 @@ class FitJob:
         return settings | {"accuracy": trial.accuracy, "largest_class": max(Counter(y.tolist()).values()) / len(y)}
 
 
-def _time_column(request: FitRequest, table: TableReader, label: str) -> str | None:
-    if request.time is None:
+def _require_free_places(options: FitOptions) -> None:
+    """Raise an error where a file or a model would be replaced without permission."""
+    if options.force:
+        return
+    require_free(options.rejects)
+    if options.output is not None and (options.output / "manifest.json").exists():
+        raise CheckpointError(
+            f"{options.output} already holds a model: give another folder, or use --force to replace the model and "
+            "all it has learned"
+        )
+
+
+def _time_column(options: FitOptions, table: TableReader, label: str) -> str | None:
+    if options.time is None:
         return None
-    if request.is_ordered is not None:
-        option = "--ordered" if request.is_ordered else "--unordered"
+    if options.ordered is not None:
+        option = "--ordered" if options.ordered else "--unordered"
         raise ParameterError(f"--time sorts the rows: leave out {option}, or --time.")
-    if request.time not in table.columns:
-        raise no_such_column(table, request.time, label=label)
-    return request.time
+    if options.time not in table.columns:
+        raise no_such_column(table, options.time, label=label)
+    return options.time
 
 
 @contextmanager

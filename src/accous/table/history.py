@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from accous.diagnostics.trust import VERDICTS
 from accous.exceptions import CheckpointError
+from accous.model.snapshot import Snapshot
 
 # --- The points of a history, as rows of arrays: what they hold, and how neighbours are merged
 
@@ -23,10 +24,6 @@ LATE = ("n_late", "late_loss")
 _RISKS = ("risk", "risk_low", "risk_high", "risk_fixed", "risk_fixed_low", "risk_fixed_high")
 MEANS = ("effective_sample_size", "largest_weight", *_RISKS)
 LASTS = ("n_out_of_bound", "time", "risk_round")
-# Verdicts of the first format, by their numbers in it.
-_VERDICTS_1 = ("good", "thin", "no overlap")
-# Readings in the order of the first format, which kept those of the last round of a point only.
-_READINGS_1 = ("effective_sample_size", *_RISKS, "verdict", "n_out_of_bound", "largest_weight")
 
 
 @dataclass
@@ -91,50 +88,29 @@ class Points:
         )
 
 
-def points_from_first_format(plain: dict[str, Any]) -> tuple[Points, Points]:
-    """Return the points and the open one of a history that kept one reading per point."""
-    readings = dict(zip(_READINGS_1, plain["readings"].T, strict=True))
-    points, open_point = Points.blank(len(plain["counts"])), Points.blank(1)
-    means = np.column_stack([readings[name] for name in MEANS])
-    points.counts, points.lengths = plain["counts"].copy(), plain["lengths"].copy()
-    points.sums, points.tallies = np.nan_to_num(means), (~np.isnan(means)).astype(np.int64)
-    numbers = np.array([VERDICTS.index(name) for name in _VERDICTS_1], dtype=np.float64)
-    is_read = ~np.isnan(readings["verdict"])
-    points.worst[is_read, 0] = numbers[readings["verdict"][is_read].astype(np.int64)]
-    points.lasts[:, 0] = readings["n_out_of_bound"]
-    open_point.counts[0] = plain["open"]
-    return points, open_point
-
-
-# --- Readings of the risk that a history owes: the round notes that one is due, and somebody reads it later
+# --- Readings of the risk that a history owes: the round notes that one is pending, and somebody reads it later
 
 
 @dataclass(eq=False)
-class DueReading:
-    """The risk and the verdict after a round; the same whenever they are read, because the model stays as it was.
+class PendingReading:
+    """The risk and the verdict after a round; the same whenever they are read, because a snapshot stays as it is.
 
     Attributes
     ----------
     round : int
-    model
-        A copy that stays in this round, with ``risk_`` and ``trust_``.
+    snapshot : Snapshot
     note : callable, optional
         Called with the round and the risk when the history takes it.
     """
 
     round: int
-    model: Any
+    snapshot: Snapshot
     note: Callable[[int, Any], None] | None = None
-
-    @cached_property
-    def risk(self) -> Any:
-        """The estimated errors."""
-        return self.model.risk_
 
     @property
     def means(self) -> dict[str, float]:
-        """The same, by the names of the history's columns."""
-        risk = self.risk
+        """The estimated errors, by the names of the history's columns."""
+        risk = self.snapshot.risk
         return {
             "risk": risk.adapted,
             "risk_low": risk.adapted_low,
@@ -144,14 +120,14 @@ class DueReading:
             "risk_fixed_high": risk.fixed_high,
         }
 
-    @cached_property
+    @property
     def verdict(self) -> float:
         """The place of the verdict among all."""
-        return float(VERDICTS.index(self.model.trust_.verdict))
+        return float(VERDICTS.index(self.snapshot.trust.verdict))
 
     def read(self) -> None:
         """Compute both, which costs as much as several rounds."""
-        _ = self.risk, self.verdict
+        _ = self.means, self.verdict
 
 
 # --- The reading that is closest to a round, on the same side of every change
@@ -263,7 +239,7 @@ _EARLY_ROUNDS, _RISK_EVERY, _LEAST_RISK_EVERY, _RISK_STRIDES = 16, 8, 64, 4
 # Labels in the stream are compared with a risk that is at most this old, and not from before a change of the inputs.
 _OLDEST_FOR_LABELS = 8
 # Each holds the model of its round in memory.
-_MOST_DUE = 64
+_MOST_PENDING = 64
 # An estimate further away from a round than this says nothing about it.
 _FARTHEST_RISK = 64
 
@@ -283,7 +259,7 @@ class History:
     n_rounds : int
     reads_later : bool
         Whether the risk need not be read in the round itself. It is then read when somebody looks at the history or
-        calls `DueReading.read` on what is due, with the same values.
+        calls `PendingReading.read` on what is pending, with the same values.
     """
 
     def __init__(self) -> None:
@@ -292,7 +268,7 @@ class History:
         self._joined = Points.blank(0)
         self._closed: list[Points] = []  # what follows, one by one: to join a point costs as much as all points
         self._open = Points.blank(1)
-        self._due: deque[DueReading] = deque()
+        self._pending: deque[PendingReading] = deque()
         self.reads_later = False
 
     def __len__(self) -> int:
@@ -318,7 +294,7 @@ class History:
         n_wrong: float = 0,
         *,
         time: float | None = None,
-        aside: Callable[[], Any] | None = None,
+        snapshot: Callable[[], Snapshot] | None = None,
         note: Callable[[int, Any], None] | None = None,
     ) -> None:
         """Record a round that the model has just played.
@@ -331,9 +307,9 @@ class History:
             Sums of losses: for classes, wrong rows.
         time : float, optional
             When the last row of the round happened, in seconds since 1970.
-        aside : callable, optional
-            Returns a copy that stays in this round, whose ``risk_`` and ``trust_`` are read; a table's verdict has
-            findings about its own columns. None takes those of the model, at once.
+        snapshot : callable, optional
+            Returns the snapshot of this round, whose risk and verdict are read; a table's verdict has findings about
+            its own columns. None takes that of the model, and reads it at once.
         note : callable, optional
             Called with the round and its risk when that has been read.
         """
@@ -348,8 +324,8 @@ class History:
             self._read(model)
         if self._reads_risk() or (n_scored and self._is_risk_old(model)):
             self._open.lasts[0, LASTS.index("risk_round")] = self.n_rounds
-            self._due.append(DueReading(self.n_rounds, model if aside is None else aside(), note))
-            if aside is None or not self.reads_later or len(self._due) > _MOST_DUE:
+            self._pending.append(PendingReading(self.n_rounds, (snapshot or model.snapshot)(), note))
+            if snapshot is None or not self.reads_later or len(self._pending) > _MOST_PENDING:
                 self._settle()
         if self.n_rounds % self.stride == 0:
             self._closed.append(self._open)
@@ -455,9 +431,9 @@ class History:
         return {name: int(each) if each % 1.0 == 0.0 else each for name, each in zip(COUNTS, sums, strict=True)}
 
     @property
-    def due(self) -> list[DueReading]:
+    def pending(self) -> list[PendingReading]:
         """What is still to be read, oldest first."""
-        return list(self._due)
+        return list(self._pending)
 
     def copy(self) -> Self:
         """Return a history that stays as it is while this one goes on."""
@@ -475,24 +451,14 @@ class History:
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """Undo ``to_plain``, also that of earlier formats."""
-        history = cls()
-        history.stride, history.n_rounds = plain["stride"], plain["n_rounds"]
-        if "format" not in plain:
-            history._points, history._open = points_from_first_format(plain)
-            return history
+        """Undo ``to_plain``."""
         if plain["format"] > _FORMAT:
             raise CheckpointError("The history of this model was written by a newer accous: upgrade accous.")
-        # Folders before 0.3 do not know the rounds of late labels.
-        late = {f"{prefix}late": np.zeros((len(plain[f"{prefix}counts"]), len(LATE))) for prefix in ("", "open_")}
-        known = late | plain
+        history = cls()
+        history.stride, history.n_rounds = plain["stride"], plain["n_rounds"]
         history._points, history._open = (
-            Points(*(known[f"{prefix}{each.name}"].copy() for each in fields(Points))) for prefix in ("", "open_")
+            Points(*(plain[f"{prefix}{each.name}"].copy() for each in fields(Points))) for prefix in ("", "open_")
         )
-        for points in (history._points, history._open):
-            points.counts = points.counts.astype(np.float64)  # earlier versions had whole numbers
-            n_missing = len(LASTS) - points.lasts.shape[1]
-            points.lasts = np.pad(points.lasts, ((0, 0), (0, n_missing)), constant_values=np.nan)
         return history
 
     def _reads_risk(self) -> bool:
@@ -530,17 +496,17 @@ class History:
         self._open.lengths[0] += _length_weights(model)
 
     def _settle(self) -> None:
-        """Read what is due, in order, and add it to the points of its rounds."""
-        while self._due:
-            due = self._due[0]
-            due.read()
-            place = (due.round - 1) // self.stride
+        """Read what is pending, in order, and add it to the points of its rounds."""
+        while self._pending:
+            first = self._pending[0]
+            first.read()
+            place = (first.round - 1) // self.stride
             points, row = (self._points, place) if place < len(self) else (self._open, 0)
-            _take(points, row, **due.means)
-            points.worst[row, 0] = np.fmax(points.worst[row, 0], due.verdict)
-            if due.note is not None:
-                due.note(due.round, due.risk)
-            self._due.popleft()
+            _take(points, row, **first.means)
+            points.worst[row, 0] = np.fmax(points.worst[row, 0], first.verdict)
+            if first.note is not None:
+                first.note(first.round, first.snapshot.risk)
+            self._pending.popleft()
 
 
 def _take(points: Points, row: int, **readings: float) -> None:

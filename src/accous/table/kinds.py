@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -345,64 +345,6 @@ _SMALLEST_PROBABILITY = 1e-12
 _MOST_CLASSES = 200
 
 
-class LabelKind(Protocol):
-    """What depends on whether classes or numbers are predicted.
-
-    Scores are what a round computes for each row: enough for all columns of the predictions. Answers are the
-    predictions in a form that is quick to compare: class numbers, or the numbers themselves.
-    """
-
-    @property
-    def names(self) -> list[str]:
-        """The classes as text; empty if numbers are predicted."""
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        """Name and type of the columns that hold predictions."""
-
-    def scores(self, model: Any, X: FloatArray) -> FloatArray:
-        """Compute the scores of rows."""
-
-    def no_scores(self, n_rows: int) -> FloatArray:
-        """Return room for the scores of rows."""
-
-    def shown(self, scores: FloatArray) -> dict[str, Any]:
-        """Return the columns of the predictions."""
-
-    def answers(self, scores: FloatArray) -> NDArray[Any]:
-        """Return the answers of rows, given their scores."""
-
-    def intervals(self, scores: FloatArray) -> FloatArray | None:
-        """Return the ends of the prediction intervals as they are written; None if there are none."""
-
-    def fixed_answers(self, model: Any, X: FloatArray) -> NDArray[Any]:
-        """Return the answers of the fixed model."""
-
-    def predictions(self, answers: NDArray[Any]) -> NDArray[Any]:
-        """Return answers as ``predict`` would."""
-
-    def true_answers(self, texts: pl.Series) -> NDArray[Any]:
-        """Return labels as answers; a label that has none differs from all answers."""
-
-    def losses(self, model: Any, truths: NDArray[Any], answers: NDArray[Any]) -> NDArray[Any]:
-        """Return the losses of answers."""
-
-    def texts(self, column: pl.Series) -> pl.Series:
-        """Return labels as text."""
-
-    def values(self, texts: pl.Series) -> NDArray[Any]:
-        """Return labels as ``observe`` takes them; classes that the reference does not have stay text."""
-
-    def new_values(self, texts: pl.Series) -> NDArray[Any]:
-        """Return labels as ``extend`` takes them."""
-
-    def is_possible(self, texts: pl.Series) -> pl.Series:
-        """Return which labels can be one of the model."""
-
-    def stranger(self, texts: pl.Series) -> str | None:
-        """Say what none of these labels is, if no one can be one of the model; there is at least one."""
-
-
 @dataclass(frozen=True, eq=False)
 class ClassKind:
     """The label is one of some classes."""
@@ -599,9 +541,13 @@ class NumberKind:
         return None if self.is_possible(texts).any() else "is a number, which the model predicts"
 
 
-def kind_of(model: Any) -> LabelKind:
-    """Return the kind of the label of a fitted model."""
-    return NumberKind(model.task_) if isinstance(model.task_, NumberTask) else ClassKind(model.classes_)
+LabelKind = ClassKind | NumberKind
+"""What depends on whether the label of a table is a class or a number."""
+
+
+def kind_of(task: Any) -> LabelKind:
+    """Return the kind of the label that a model predicts."""
+    return NumberKind(task) if isinstance(task, NumberTask) else ClassKind(task.classes)
 
 
 def _to_digits(values: FloatArray) -> FloatArray:

@@ -1,8 +1,8 @@
-"""`accous labels`: late labels joined with the predictions that they belong to."""
+"""`accous labels` and `accous extend`: late labels joined with predictions, and labelled rows for the reference."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from accous.arrays import FloatArray
 from accous.exceptions import DataError, ParameterError
 from accous.table.adapt import StreamRows, is_unchanged, open_stream_again, read_stream_rows
+from accous.table.columns import Marks
 from accous.table.kinds import (
     LINE,
     LabelTable,
@@ -23,48 +24,29 @@ from accous.table.kinds import (
     require_no_feature,
     written_intervals,
 )
-from accous.table.model import TableModel, load_table_model, save_table_model
-from accous.table.readers import STDIN, Position, TableReader, open_table
-from accous.table.rows import find_new, numbers_of_rows, remember
-from accous.table.runs import Job, absolute, find_run, last_run_with_rows
+from accous.table.model import TableModel, labels_of_frame, load_table_model, save_table_model, times_in_order
+from accous.table.options import ExtendOptions, LabelsOptions
+from accous.table.readers import STDIN, BadRow, Position, TableReader, open_table, require_widths, with_labels
+from accous.table.rows import (
+    PendingRows,
+    RowNumbers,
+    RowReader,
+    find_new,
+    numbers_of_keyed_rows,
+    numbers_of_lines,
+    numbers_of_rows,
+    numbers_of_texts,
+    remember,
+    write_rejects,
+)
+from accous.table.runs import Job, absolute, find_run, last_run_with_rows, require_free
 from accous.table.summary import summarize_labels
 from accous.text import count
 
-# --- What accous labels is asked to do, and what became of it
+# --- accous labels: late labels joined with the predictions that they belong to
 
 
-@dataclass(frozen=True, kw_only=True)
-class LabelRequest:
-    """Late labels and where they belong.
-
-    Attributes
-    ----------
-    model : Path
-        The folder of the table model.
-    labels : str
-        The file, or ``"-"`` for the standard input.
-    key : str, optional
-        Column that names a row, in the labels and in the predictions. None: the one
-        that the run was given, or ``line``, if the labels have it; otherwise by position.
-    label : str, optional
-        Column of the labels.
-    predictions : str, optional
-        None: the output of the last run that has predicted rows.
-    table_format, encoding, separator : str, optional
-        Of the labels, where they cannot be told from the file.
-    estimator : str, optional
-        The name of the model's estimator, needed if it is code of the user's.
-    """
-
-    model: Path
-    labels: str
-    key: str | None = None
-    label: str | None = None
-    predictions: str | None = None
-    table_format: str | None = None
-    encoding: str | None = None
-    separator: str | None = None
-    estimator: str | None = None
+# --- What became of the labels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +182,7 @@ class LabelJob:
 
     Parameters
     ----------
-    request : LabelRequest
+    options : LabelsOptions
     table_model : TableModel, optional
         The model, if it is loaded already.
 
@@ -209,10 +191,10 @@ class LabelJob:
     table_model : TableModel
     """
 
-    def __init__(self, request: LabelRequest, table_model: TableModel | None = None) -> None:
-        self._request = request
+    def __init__(self, options: LabelsOptions, table_model: TableModel | None = None) -> None:
+        self._options = options
         self.table_model: TableModel = (
-            load_table_model(request.model, request.estimator) if table_model is None else table_model
+            load_table_model(options.model, options.estimator) if table_model is None else table_model
         )
         self._predictions = self._find_predictions()
         last, earlier = self.table_model.job, self.table_model.earlier_runs
@@ -239,7 +221,7 @@ class LabelJob:
         if new.height:
             self._observe(new, None if rows is None else rows.X)
             self.table_model.counted_labels = remember(before, numbers[is_new])
-            save_table_model(self.table_model, self._request.model, is_last=True)
+            save_table_model(self.table_model, self._options.model, is_last=True)
         unmatched = table.rows.join(matched, on="place", how="anti")["place"]
         return LabelsCounted(
             n_read=table.n_read,
@@ -266,20 +248,20 @@ class LabelJob:
         DataError
             If no label is a class of the reference, or none belongs to a prediction.
         """
-        request, job = self._request, self._job
+        options, job = self._options, self._job
         table = read_label_table(
-            request.labels,
-            key=request.key,
+            options.labels,
+            key=options.key,
             usual_key=self._usual_key,
-            label=request.label,
+            label=options.label,
             usual_label=self.table_model.label,
             compared=() if job is None else self._columns(job),
-            table_format=request.table_format,
-            encoding=request.encoding,
-            separator=request.separator,
+            table_format=options.format,
+            encoding=options.encoding,
+            separator=options.separator,
         )
         column = table.label_column or ""
-        require_no_feature(column, request.label or column, self.table_model.encoder.used_columns)
+        require_no_feature(column, options.label or column, self.table_model.encoder.used_columns)
         can_count = job is not None and job.n_rejected == 0
         n_rows = None if job is None else job.n_rows
         matched = match_predictions(table, self._predictions, can_count=can_count, n_rows=n_rows)
@@ -321,7 +303,7 @@ class LabelJob:
         elif not set(_kept(job)).isdisjoint(table.others.columns):
             rows = open_table(self._predictions)
         try:
-            require_same_rows(table, self._request.labels, rows, job.n_rows)
+            require_same_rows(table, self._options.labels, rows, job.n_rows)
         finally:
             if rows is not None:
                 rows.close()
@@ -345,12 +327,12 @@ class LabelJob:
         }
 
     def _find_predictions(self) -> str:
-        request = self._request
-        if request.predictions is not None:
-            return request.predictions
+        options = self._options
+        if options.predictions is not None:
+            return options.predictions
         job = last_run_with_rows(self.table_model.job, self.table_model.earlier_runs)
         if job is None:
-            raise DataError(f"{request.model} has predicted nothing yet: run accous adapt first.")
+            raise DataError(f"{options.model} has predicted nothing yet: run accous adapt first.")
         if not job.n_rows:
             raise DataError(
                 "The last run has predicted no rows: name what an earlier one has written with --predictions."
@@ -366,17 +348,17 @@ class LabelJob:
     def _require_matches(self, table: LabelTable, matched: pl.DataFrame) -> None:
         if not table.rows.height:
             where = f" in a row that has its {table.place_column}" if table.n_unnamed else ""
-            raise DataError(f"{self._request.labels} holds no label{where}.")
+            raise DataError(f"{self._options.labels} holds no label{where}.")
         stranger = self.table_model.kind.stranger(table.rows["label"].cast(pl.String))
         if stranger is not None:
             raise DataError(
-                f"None of the labels in {self._request.labels} {stranger}; the first is {table.rows['label'][0]!r}: is "
+                f"None of the labels in {self._options.labels} {stranger}; the first is {table.rows['label'][0]!r}: is "
                 "this the file, and --label its column?"
             )
         if not matched.height:
             how = _joined_by(table.place_column, matched)
             raise DataError(
-                f"Nothing in {self._request.labels} ({count(table.rows.height, 'label')}) belongs to a row of "
+                f"Nothing in {self._options.labels} ({count(table.rows.height, 'label')}) belongs to a row of "
                 f"{self._predictions}, {how} (the first is {table.rows['place'][0]!r}): give another --key or "
                 f"--predictions{self._other_runs()}."
             )
@@ -412,7 +394,7 @@ class LabelJob:
             X,
             labels,
             predicted=predicted,
-            estimated=self.table_model.estimates_at(new["round"]),
+            estimated=self.table_model.current().estimates_at(new["round"]),
             intervals=None if kind.names else written_intervals(new),
         )
         self.table_model.note_late_labels(new)
@@ -429,3 +411,230 @@ def _joined_by(place_column: str | None, matched: pl.DataFrame) -> str:
     if not matched.height:
         return "joined by position"
     return f"joined by position: rows {matched['number'][0] + 1:,} to {matched['number'][-1] + 1:,}"
+
+
+# --- accous extend: labelled rows join the reference
+
+
+# --- What became of the rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsJoined:
+    """What became of the rows in a file.
+
+    Attributes
+    ----------
+    n_read : int
+        Rows of the file that could be read.
+    n_joined, n_before : int
+        Rows that joined now, and rows that had joined before.
+    n_copies : int
+        Rows that did not join because the reference has them already, such as those that ``fit`` was given.
+    n_alike : int
+        Rows that joined although a row of the reference is the same; 0 if they are few.
+    n_missing, n_unmatched : int
+        Rows without a label, and late labels without a row in the stream.
+    n_unnamed : int
+        Late labels without a key; ``key`` is the name of its column.
+    n_left : int
+        Rows that left the reference.
+    new_classes : list of str
+    bad_rows : list of BadRow
+        The rows set aside.
+    joined_by : str
+        How late labels were joined with their rows, in words; empty if the file has the rows itself.
+    """
+
+    n_read: int
+    n_joined: int = 0
+    n_before: int = 0
+    n_copies: int = 0
+    n_alike: int = 0
+    n_missing: int
+    n_unmatched: int = 0
+    n_unnamed: int = 0
+    key: str = ""
+    n_left: int = 0
+    new_classes: list[str] = field(default_factory=list)
+    bad_rows: list[BadRow]
+    joined_by: str = ""
+
+
+# --- The job of accous extend: labelled rows join the reference of a saved model, each of them once
+
+
+@dataclass(frozen=True)
+class _LabelledRows:
+    """Encoded rows with labels, in order of time, and what they are remembered by."""
+
+    X: NDArray[np.float64]
+    labels: pl.Series
+    marks: Marks
+    numbers: RowNumbers
+
+
+class ExtendJob:
+    """Adds labelled rows to the reference of a saved table model; the caller holds the folder's lock.
+
+    Parameters
+    ----------
+    options : ExtendOptions
+
+    Attributes
+    ----------
+    table_model : TableModel
+    """
+
+    def __init__(self, options: ExtendOptions) -> None:
+        self._options = options
+        require_free(options.rejects)
+        self.table_model: TableModel = load_table_model(options.model, options.estimator)
+
+    def run(self) -> RowsJoined:
+        """Add the rows and save the model; a crash at any moment leaves the model as it was, or as it is now."""
+        options, model = self._options, self.table_model.model
+        found, read = self._read()
+        self._require_classes(found.labels)
+        n_reference, classes = len(model.task_), set(self.table_model.kind.names)
+        rows = self.table_model.extend_rows(
+            found.X,
+            found.labels,
+            found.marks,
+            numbers=found.numbers,
+            order=options.ordered is not False,
+            max_reference=options.max_reference,
+            drop=options.drop_rows.replace("-", " "),
+        )
+        n_joined, n_copies = int(rows.is_new.sum()), int(rows.is_copy.sum())
+        if n_joined:
+            save_table_model(self.table_model, options.model, is_last=True)
+        if read.bad_rows and options.rejects is not None:
+            # Last: a command that fails leaves no file that would be in its way when it is repeated.
+            write_rejects(read.bad_rows, options.rejects)
+        return replace(
+            read,
+            n_joined=n_joined,
+            n_before=len(found.labels) - n_joined - n_copies,
+            n_copies=n_copies,
+            n_alike=rows.n_alike,
+            n_left=n_reference + n_joined - len(model.task_),
+            new_classes=[name for name in self.table_model.kind.names if name not in classes],
+        )
+
+    def summary(self, joined: RowsJoined) -> dict[str, Any]:
+        """Return the results, ready for JSON."""
+        model = self.table_model.model
+        return {
+            "model": str(self._options.model),
+            "rows": joined.n_read,
+            "joined": joined.n_joined,
+            "joined_before": joined.n_before,
+            "in_reference": joined.n_copies,
+            "without_label": joined.n_missing,
+            "without_key": joined.n_unnamed,
+            "unmatched": joined.n_unmatched,
+            "rejected": len(joined.bad_rows),
+            "left": joined.n_left,
+            "reference_rows": len(model.task_),
+            "classes": self.table_model.kind.names,
+            "new_classes": joined.new_classes,
+            "backtest": None if model.backtest_ is None else model.backtest_.summary(),
+            "guard": model.rules_.guard.name,
+        }
+
+    def _read(self) -> tuple[_LabelledRows, RowsJoined]:
+        """Return the labelled rows of the file, and counts of the others."""
+        options = self._options
+        widths = self.table_model.settings.get("widths", {})
+        table = open_table(
+            options.rows, options.format, encoding=options.encoding, separator=options.separator, widths=widths
+        )
+        try:
+            # A key may be a column of the model, such as the time of the row: it does not make labels a table of rows.
+            used = set(self.table_model.encoder.used_columns) - {options.key}
+            if used.isdisjoint(table.columns):
+                return self._read_from_stream()
+            if options.predictions is not None:
+                raise ParameterError(
+                    f"--predictions is for late labels alone, and {table.name} has columns of the model: leave it out."
+                )
+            require_widths(table.name, table.widths, widths)
+            return self._read_table(*with_labels(table, options.label or self.table_model.label))
+        finally:
+            table.close()
+
+    def _read_table(self, table: TableReader, label: str) -> tuple[_LabelledRows, RowsJoined]:
+        """Read rows that have the columns of the model."""
+        options, settings = self._options, self.table_model.settings
+        require_no_feature(label, options.label or label, self.table_model.encoder.used_columns)
+        order = settings.get("order") or {"by": None}
+        needed = [label, options.key, order["column"] if self._sorts and order["column"] in table.columns else None]
+        passed = list(dict.fromkeys(name for name in needed if name is not None))
+        reader = RowReader(
+            table, self.table_model.encoder, passed, skips_bad=options.on_bad_row == "skip", accepts_unknown=True
+        )
+        pieces = [piece for piece in reader.read(Position()) if piece is not None]
+        if not pieces:
+            raise DataError(f"{table.name} has no rows.")
+        rows = pieces[0]
+        for piece in pieces[1:]:
+            rows = rows.followed_by(piece)
+        found = self._labelled(rows, label)
+        n_missing = len(rows) - len(found.labels)
+        return found, RowsJoined(n_read=len(rows), n_missing=n_missing, bad_rows=rows.bad_rows)
+
+    @property
+    def _sorts(self) -> bool:
+        """Whether the rows are sorted by the column that sorted the reference."""
+        order = self.table_model.settings.get("order") or {"by": None}
+        return self._options.ordered is None and order["by"] == "time"
+
+    def _labelled(self, read: PendingRows, label: str) -> _LabelledRows:
+        """Return the rows that have a label, in order of time."""
+        labelled = labels_of_frame(read.frame, label, label, self.table_model.kind)
+        rows = labelled.rows
+        if self._sorts and len(rows):
+            rows = rows[times_in_order(read.frame[rows], self.table_model.settings)]
+        key, labels, X = self._options.key, labelled.labels[rows], read.X[rows]
+        keys = None if key is None else labelled.keys(read.frame, key)[rows]
+        lines = numbers_of_lines(read.lines[rows], X)
+        numbers = numbers_of_keyed_rows(absolute(self._options.rows), lines, labels, key=key, keys=keys)
+        return _LabelledRows(X, labels, read.marks[rows], numbers)
+
+    def _read_from_stream(self) -> tuple[_LabelledRows, RowsJoined]:
+        """Read late labels, and their rows from the stream that a run has predicted."""
+        options = self._options
+        if options.rows == STDIN:
+            raise DataError("stdin has none of the columns of the model: give late labels in a file.")
+        job = LabelJob(options.to_labels(), self.table_model)
+        table, matched = job.match()
+        rows = job.rows(matched, table.place_column)
+        if rows is None:
+            raise DataError(
+                f"{options.rows} has none of the columns of the model, and its rows cannot be read again from the "
+                "stream that was predicted: give a table that has the columns and the labels."
+            )
+        labels, lines = matched["label"], numbers_of_lines(rows.lines, rows.X)
+        key = None if options.key == LINE else options.key  # lines name rows of this stream only
+        keys = None if key is None else numbers_of_texts(place_texts(matched["place"]))
+        numbers = numbers_of_keyed_rows(rows.stream, lines, labels, key=key, keys=keys)
+        return _LabelledRows(rows.X, labels, rows.marks, numbers), RowsJoined(
+            n_read=table.n_read,
+            n_missing=table.n_missing,
+            n_unmatched=table.rows.height - matched.height,
+            n_unnamed=table.n_unnamed,
+            key=table.place_column or "",
+            bad_rows=[],
+            joined_by=job.joined_in_words(table, matched),
+        )
+
+    def _require_classes(self, labels: pl.Series) -> None:
+        if not len(labels):
+            raise DataError(f"{self._options.rows} holds no label.")
+        stranger = self.table_model.kind.stranger(labels)
+        if stranger is not None:
+            raise DataError(
+                f"None of the labels in {self._options.rows} {stranger}; the first is {labels[0]!r}: is this the file, "
+                "and --label its column?"
+            )

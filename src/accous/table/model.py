@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -29,13 +30,14 @@ from accous.diagnostics.coverage import (
     smallest_rare_count,
 )
 from accous.diagnostics.drift import DriftEvent, Regime, SeasonWatch, start_seasons
-from accous.diagnostics.labels import LabelledRounds, MeasuredError, doubt_about_intervals
+from accous.diagnostics.labels import Audit, LabelledRounds, MeasuredError, doubt_about_intervals
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import Trust
 from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWarning
 from accous.model.backtest import Backtest
-from accous.model.estimators import AdaptiveModel
-from accous.model.snapshot import log_onsets
+from accous.model.estimators import AdaptiveEstimator
+from accous.model.round import log_onsets
+from accous.model.snapshot import Snapshot
 from accous.model.watching import LOOK_DECAY, NO_ROWS, RecentRows, recent_from_plain, shares_of_parts
 from accous.parameters import did_you_mean, listed
 from accous.table.checks import RowOrder, TimeColumn, find_time_column, is_part_of_calendar, put_in_order, rises
@@ -80,10 +82,10 @@ from accous.table.rows import (
 from accous.table.runs import Job, LogPosition
 from accous.table.summary import summarize_table_model
 from accous.text import count
-from accous.threads import TakesTurns
+from accous.threads import Lockable
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+    pass
 
 
 # --- What the columns of a table show that the reference does not: missing values, categories, values of
@@ -251,149 +253,81 @@ def _rare(kinds: list[Mark], counts: IntArray, n_rows: int) -> list[tuple[int, f
 _FEWEST_TIMES = 5
 
 
-class TableReadings:
-    """The attributes of `accous.table.TableModel` that say what it has learned; none of them learns anything."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TableSnapshot(Snapshot):
+    """What a table model can say after one round, in terms of the table's own columns.
 
-    model: AdaptiveModel
+    Attributes
+    ----------
+    inner : Snapshot
+        What the model on the encoded columns says.
+    encoder : ColumnEncoder
+    watch : TableWatch
+        What the columns of the last rows showed.
+    seasons : SeasonWatch, optional
+    past : History
+        What happened in the rounds.
+    label : str
+    settings : dict
+        Those of ``accous fit``.
+    job : Job, optional
+        The last run of ``accous adapt``.
+    """
+
+    inner: Snapshot
     encoder: ColumnEncoder
-    seasons: SeasonWatch | None
     watch: TableWatch
+    seasons: SeasonWatch | None
+    past: History
+    label: str
+    settings: dict[str, Any]
+    job: Job | None
 
-    if TYPE_CHECKING:
-        history: History
+    def apart(self) -> Self:
+        """Return a copy whose readings leave no trace, as `Snapshot.apart`; it has a history of its own."""
+        other = super().apart()
+        vars(other).update(inner=self.inner.apart(), past=self.past.copy())
+        return other
 
-        @property
-        def time_column(self) -> TimeColumn | None: ...  # noqa: D102
-
-        def turn(self) -> AbstractContextManager[Any]:  # noqa: D102
-            ...
-
-    def at_one_round(self) -> Self:
-        """Return a copy that stays in the last complete round, even if another thread goes on; it waits for that."""
-        with self.turn():
-            twin = copy(self)
-            twin.model = copy(self.model)
-        return twin
-
-    def aside(self) -> Self:
-        """Return a copy to read from, as `at_one_round` does; what is read leaves no trace in this model.
-
-        A round notes an error that was read before it. With this, readers do not change what a model learns or saves.
-        """
-        with self.turn():
-            twin = self.without_history()
-            twin.history = self.history.copy()
-        return twin
-
-    def without_history(self) -> Self:
-        """Return a copy as `aside` does, but for the history: nothing of it has to be copied."""
-        with self.turn():
-            twin = self.at_one_round()
-        twin.history = type(self.history)()
-        twin.model.state_ = replace(twin.model.state_, cache=dict(twin.model.state_.cache))
-        return twin
-
-    @property
-    def risk_(self) -> RiskEstimate:
+    @cached_property
+    def risk(self) -> RiskEstimate:
         """Estimated errors of the predictor in use and of the fixed one, without labels."""
-        twin = self.at_one_round()
-        return twin.model.risk_given(twin._coverage())
+        return replace(self.inner.risk, is_covered=self.is_covered)
 
-    @property
-    def measured_(self) -> MeasuredError | None:
-        """The error that late labels have measured; None without labels."""
-        twin, rounds = self._with_labelled_rounds()
-        return twin.model.measured_given(twin._coverage(), rounds)
-
-    def intervals_in_words(self) -> str:
-        """Say how far ``low`` and ``high`` of the predictions can be relied on; empty if nothing speaks about that."""
-        twin = self.at_one_round()
-        return "" if twin.model.task_.kind != "regressor" else doubt_about_intervals(twin.measured_, twin.trust_)
-
-    @property
-    def backtest_(self) -> Backtest | None:
-        """The replay of the reference; None if it has no order in time, or too few rows."""
-        return self.model.backtest_
-
-    @property
-    def coverage_(self) -> Coverage:
+    @cached_property
+    def coverage(self) -> Coverage:
         """How well the reference covers the last rows, with findings about the table's own columns."""
-        return self.at_one_round()._coverage()
+        found = [
+            *number_findings(self.encoder, self.state.recent.last(), self.rules.reference),
+            *self.watch.findings(self.encoder),
+        ]
+        place = {plan.name: number for number, plan in enumerate(self.encoder.plans)}
+        found.sort(key=lambda finding: place[finding.column])
+        return replace(self.inner.coverage, columns=tuple(found))
 
     @property
-    def trust_(self) -> Trust:
-        """Three answers and a verdict, with findings about the table's own columns."""
-        twin = self.at_one_round()
-        watch, trust = twin.model.state_.cache.get("table_trust", (None, None))
-        if trust is None or watch is not twin.watch:
-            twin, rounds = self._with_labelled_rounds()
-            trust = twin.model.trust_given(twin._coverage(), rounds)
-            twin.model.state_.cache["table_trust"] = twin.watch, trust
-        found: Trust = trust
-        return found
+    def latest_coverage(self) -> Coverage:
+        """How the reference lies beside the last 64 rows alone."""
+        return self.inner.latest_coverage
 
     @property
-    def drift_attribution_(self) -> dict[str, float]:
-        """Share of each column of the table in what moved; zeros while there is no shift.
-
-        If there is a time column, what the time of the day and the weekend explain is left out, once an hour has been
-        seen on two days.
-        """
-        twin = self.at_one_round()
-        parts = twin.model.state_.watch.column_parts
-        if twin.seasons is not None and twin.seasons.explained is not None:
-            parts = np.maximum(0.0, parts - twin.seasons.explained)
-        shares = dict.fromkeys(twin.encoder.used_columns, 0.0)
-        for column, share in zip(twin.encoder.column_of_feature, shares_of_parts(parts).tolist(), strict=True):
-            shares[column] += share
-        return shares
+    def risk_estimate(self) -> float:
+        """Label-free estimate of the current error."""
+        return self.inner.risk_estimate
 
     @property
-    def drift_events_(self) -> tuple[DriftEvent, ...]:
-        """The changes in the inputs, named by the table's own columns, in order.
+    def kept_audit(self) -> Audit | None:
+        """Whether P(y | x) has changed in the kept rows with labels."""
+        return self.inner.kept_audit
 
-        If there is a time column, those that the time of the day and the weekend explain are left out.
-        """
-        twin = self.at_one_round()
-        seasonal = twin._seasonal_events()
-        return tuple(event for event in twin._events() if event not in seasonal)
-
-    @property
-    def seasonal_events_(self) -> tuple[DriftEvent, ...]:
-        """The changes that are what the same hours did on the days before."""
-        return self.at_one_round()._seasonal_events()
-
-    @property
-    def history_(self) -> Any:
-        """What the last 10,000 rounds did, as a pandas frame; ``history`` has the whole stream in fewer points."""
-        return self.at_one_round().model.history_
-
-    @property
-    def regimes_(self) -> tuple[Regime, ...]:
-        """The regimes that the ratio remembers, told apart by the table's own columns."""
-        return tuple(replace(each, features=self._columns_of(each.features)) for each in self.model.regimes_)
-
-    def backwards_in_words(self, n_rounds: int) -> str:
-        """Say that the times of the last rounds are not in order; empty if they are, or if there are few or none.
-
-        Parameters
-        ----------
-        n_rounds : int
-        """
-        history = self.history
-        times = history.column("time")[history.rounds > self.model.n_rounds_ - n_rounds]
-        times = times[np.isfinite(times)]
-        if self.time_column is None or len(times) < _FEWEST_TIMES or (times == times[0]).all() or rises(times):
-            return ""
-        return (
-            f"The times in {self.time_column.name!r} go back and forth from round to round: accous takes rows as they "
-            "come, so sort the stream by time."
-        )
-
-    def _columns_of(self, features: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the columns that features, which the classifier calls x0, x1 and so on, were made from."""
-        columns = self.encoder.column_of_feature
-        return tuple(dict.fromkeys(columns[int(feature[1:])] for feature in features))
+    @cached_property
+    def labelled_rounds(self) -> LabelledRounds | None:
+        """What labels have measured of the rounds so far; None without labels."""
+        if self.state.late_labels is None:
+            return None
+        joined = self.state.joined
+        ends, n_rows, losses = self.past.labelled_since(0 if joined is None else joined.n_rounds)
+        return LabelledRounds(n_rows, losses, self.estimates_at(pl.Series(ends))) if len(ends) else None
 
     def estimates_at(self, rounds: pl.Series) -> NDArray[np.float64]:
         """Return the estimated error around rounds and the ends of its interval; NaN where it is not known.
@@ -407,55 +341,74 @@ class TableReadings:
         -------
         array of shape (n_rounds, 3)
         """
-        model, estimates = copy(self.model), np.full((len(rounds), 3), np.nan)
-        now = model.risk_.adapted, model.risk_.adapted_low, model.risk_.adapted_high
-        changes, joined = [event.round for event in model.drift_events_], model.state_.joined
+        risk, estimates = self.inner.risk, np.full((len(rounds), 3), np.nan)
+        now = risk.adapted, risk.adapted_low, risk.adapted_high
+        changes, joined = [event.round for event in self.inner.drift_events], self.state.joined
         is_known = rounds.is_not_null().to_numpy()
-        if joined is not None and joined.n_rounds == model.n_rounds_:
+        if joined is not None and joined.n_rounds == self.state.n_rounds:
             estimates[is_known] = now  # what was read before is about another model
             return estimates
-        estimates[is_known] = self.history.risk_at(
+        estimates[is_known] = self.past.risk_at(
             rounds.drop_nulls().to_numpy().astype(np.int64),
             changes=changes if joined is None else sorted((*changes, joined.n_rounds + 1)),
-            latest=(model.n_rounds_, now),
+            latest=(self.state.n_rounds, now),
         )
         return estimates
 
-    def _with_labelled_rounds(self) -> tuple[Self, LabelledRounds | None]:
-        """Return a copy that stays in the last round, and what labels have measured of the rounds up to it."""
-        # Both in one turn: the copy shares the history, which goes on.
-        with self.turn():
-            twin = self.at_one_round()
-            return twin, None if twin.model.state_.late_labels is None else twin._labelled_rounds()
+    @property
+    def intervals_in_words(self) -> str:
+        """How far ``low`` and ``high`` of the predictions can be relied on; empty if nothing speaks about that."""
+        return "" if self.rules.task.kind != "regressor" else doubt_about_intervals(self.measured, self.trust)
 
-    def _labelled_rounds(self) -> LabelledRounds | None:
-        joined = self.model.state_.joined
-        ends, n_rows, losses = self.history.labelled_since(0 if joined is None else joined.n_rounds)
-        return LabelledRounds(n_rows, losses, self.estimates_at(pl.Series(ends))) if len(ends) else None
+    @cached_property
+    def drift_attribution(self) -> dict[str, float]:
+        """Share of each column of the table in what moved; zeros while there is no shift.
 
-    def _coverage(self) -> Coverage:
-        cache = self.model.state_.cache
-        watch, coverage = cache.get("table_coverage", (None, None))
-        if coverage is None or watch is not self.watch:
-            coverage = self._find_coverage()
-            cache["table_coverage"] = self.watch, coverage
-        found: Coverage = coverage
-        return found
+        If there is a time column, what the time of the day and the weekend explain is left out, once an hour has been
+        seen on two days.
+        """
+        parts = self.state.watch.column_parts
+        if self.seasons is not None and self.seasons.explained is not None:
+            parts = np.maximum(0.0, parts - self.seasons.explained)
+        shares = dict.fromkeys(self.encoder.used_columns, 0.0)
+        for column, share in zip(self.encoder.column_of_feature, shares_of_parts(parts).tolist(), strict=True):
+            shares[column] += share
+        return shares
 
-    def _find_coverage(self) -> Coverage:
-        rows, reference = self.model.state_.recent.last(), self.model.reference_
-        found = [*number_findings(self.encoder, rows, reference), *self.watch.findings(self.encoder)]
-        place = {plan.name: number for number, plan in enumerate(self.encoder.plans)}
-        found.sort(key=lambda finding: place[finding.column])
-        return replace(self.model.coverage_, columns=tuple(found))
+    @cached_property
+    def drift_events(self) -> tuple[DriftEvent, ...]:
+        """The changes in the inputs, named by the table's own columns, in order.
 
-    def _seasonal_events(self) -> tuple[DriftEvent, ...]:
+        If there is a time column, those that the time of the day and the weekend explain are left out.
+        """
+        seasonal = self.seasonal_events
+        return tuple(event for event in self._events if event not in seasonal)
+
+    @cached_property
+    def seasonal_events(self) -> tuple[DriftEvent, ...]:
+        """The changes that are what the same hours did on the days before."""
         rounds = () if self.seasons is None else self.seasons.seasonal
-        return tuple(event for event in self._events() if event.kind == "shift" and event.round in rounds)
+        return tuple(event for event in self._events if event.kind == "shift" and event.round in rounds)
 
+    @cached_property
     def _events(self) -> list[DriftEvent]:
-        events = [replace(event, features=self._columns_of(event.features)) for event in self.model.drift_events_]
+        events = [replace(event, features=self._columns_of(event.features)) for event in self.inner.drift_events]
         return sorted((*events, *self.watch.columns.events), key=lambda event: event.round)
+
+    @cached_property
+    def regimes(self) -> tuple[Regime, ...]:
+        """The regimes that the ratio remembers, told apart by the table's own columns."""
+        return tuple(replace(each, features=self._columns_of(each.features)) for each in self.inner.regimes)
+
+    @property
+    def history(self) -> Any:
+        """What the last 10,000 rounds did, as a pandas frame; ``past`` has the whole stream in fewer points."""
+        return self.inner.history
+
+    def _columns_of(self, features: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the columns that features, which the classifier calls x0, x1 and so on, were made from."""
+        columns = self.encoder.column_of_feature
+        return tuple(dict.fromkeys(columns[int(feature[1:])] for feature in features))
 
 
 # --- Labels of the rows of a frame: as text, in order of time, and joined with the predictions of the time
@@ -575,36 +528,313 @@ def match_frame(
     return found.join(first, on="place", how="left", maintain_order="left")
 
 
-# --- Late labels of a table's rows: what they measure, and how the rows join the reference
+# --- One round on encoded rows: what it found, and how the model predicts the rows and learns from them
 
 
-class TableLabels:
-    """The methods of `accous.table.TableModel` that take labels which arrive late."""
+NO_COUNTS = (0, 0, 0)
 
-    model: AdaptiveModel
+
+@dataclass(frozen=True)
+class RoundResult:
+    """The result of one round.
+
+    Attributes
+    ----------
+    number : int
+        Rounds that the model has learned from, this one included.
+    scores : array of shape (n_rows,) or (n_rows, n_scores)
+        What the kind of the label computes for each row; see `accous.table.kinds`.
+    ratios : array of shape (n_rows,)
+    counts : tuple of float
+        Rows with a label, and the sums of the losses of the fixed model and of the adapted one on them: for classes,
+        their errors.
+    """
+
+    number: int
+    scores: NDArray[np.float64]
+    ratios: NDArray[np.float64]
+    counts: tuple[int, float, float]
+
+
+def predict_and_adapt(
+    model: AdaptiveEstimator, kind: LabelKind, X: NDArray[np.float64], *, learns_first: bool, needs_ratio: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Play a round of the model; return the scores and the ratios of its rows, NaN if those are not needed."""
+    if learns_first:
+        model.adapt(X)
+        return kind.scores(model, X), ratios_of(model, X, needs_ratio=needs_ratio)
+    # A pool judges the rows before it learns from them: their ratios cost next to nothing then.
+    is_kept = needs_ratio and model.ratio_.is_pooled
+    scores = kind.scores(model, X)
+    ratios = ratios_of(model, X, needs_ratio=needs_ratio and not is_kept)
+    model.adapt(X)
+    return scores, model.ratio_.batch_ratio() if is_kept else ratios
+
+
+def ratios_of(model: AdaptiveEstimator, X: NDArray[np.float64], *, needs_ratio: bool) -> NDArray[np.float64]:
+    """Return the ratios of rows, or NaN if they are not needed."""
+    return model.ratio_.predict_ratio(X) if needs_ratio else np.full(len(X), np.nan)
+
+
+# --- TableModel: a model on a table's own columns; one frame in, one frame out, no files
+
+
+Frame = TypeVar("Frame")
+
+
+@dataclass(kw_only=True, repr=False)
+class TableModel(Lockable):
+    """An adaptive model that takes tables as they are: names, numbers, categories, dates, missing values.
+
+    ``accous fit`` makes one, `accous.load` returns it, and `accous.save` saves it again. Frames are polars or pandas
+    frames with the columns that the model was fitted on, in any order; other columns are ignored, labels included.
+    The result is a frame of the same library with one row per input row: ``line``, ``round``, ``prediction``, one
+    probability ``p_...`` per class, and ``ratio`` (how much more common such a row is now than in the reference). These
+    are the columns that ``accous adapt`` writes, with the same values. Only ``line`` is another: a file counts its
+    lines, `step` counts from 1 the rows of all rounds so far.
+
+    What it reports has the names that it has in `accous.AdaptiveClassifier`: ``risk_``, ``measured_``, ``trust_``,
+    ``coverage_``, ``drift_attribution_``, ``drift_events_``, ``backtest_``. Columns are those of the table.
+
+    Attributes
+    ----------
+    model : AdaptiveClassifier or AdaptiveRegressor
+        The model on the encoded columns.
+    encoder : ColumnEncoder
+    label : str
+        The label column of the reference.
+    settings : dict
+        The settings of ``accous fit`` and its accuracy, ready for JSON.
+    history : History
+    job : Job, optional
+        The last run of ``accous adapt``.
+    earlier_runs : tuple of Job
+        Runs before it that have predicted rows, oldest first.
+    seasons : SeasonWatch, optional
+        What each hour of the day did before; None until rows with times have been seen.
+    counted_labels : array of uint64
+        Which rows ``accous labels`` and `observe` have counted, by numbers made from the predictions and the place in
+        them.
+    joined_rows : array of uint64
+        Which rows ``accous extend``, or `extend` with a key, has added to the reference.
+    watch : TableWatch
+        What the columns of the last rows showed.
+    log_position : LogPosition, optional
+        How much of the log of ``accous serve`` the model contains.
+    """
+
+    model: AdaptiveEstimator
     encoder: ColumnEncoder
     label: str
     settings: dict[str, Any]
-    job: Job | None
-    counted_labels: NDArray[np.uint64]
-    joined_rows: NDArray[np.uint64]
-    watch: TableWatch
-    history: History
+    history: History = field(default_factory=History)
+    job: Job | None = None
+    earlier_runs: tuple[Job, ...] = ()
+    seasons: SeasonWatch | None = None
+    counted_labels: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    joined_rows: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    watch: TableWatch = field(default_factory=TableWatch)
+    log_position: LogPosition | None = None
 
-    if TYPE_CHECKING:
+    def __repr__(self) -> str:
+        """Return one line: the label, and how many columns, rounds and reference rows there are."""
+        return (
+            f"TableModel(label={self.label!r}, columns={len(self.encoder.used_columns)}, "
+            f"rounds={self.model.n_rounds_}, reference_rows={len(self.model.reference_weight_)})"
+        )
 
-        def turn(self) -> AbstractContextManager[Any]:  # noqa: D102
-            ...
+    @property
+    def time_column(self) -> TimeColumn | None:
+        """The column that says when a row happened: the one that ``fit`` was told, or the only date; or None."""
+        return find_time_column(self.settings, self.encoder.plans)
 
-        def prepare(self, frame: Any) -> Features:  # noqa: D102
-            ...
+    @property
+    def kind(self) -> LabelKind:
+        """What depends on whether the label is a class or a number."""
+        return kind_of(self.model.task_)
 
-        @property
-        def kind(self) -> LabelKind:  # noqa: D102
-            ...
+    def prepare(self, frame: Any) -> Features:
+        """Encode the columns of a frame as the features of the classifier.
 
-        def estimates_at(self, rounds: pl.Series) -> NDArray[np.float64]:  # noqa: D102
-            ...
+        Parameters
+        ----------
+        frame : polars.DataFrame or pandas.DataFrame
+
+        Returns
+        -------
+        Features
+            With the values that cannot be used (``bad_values``), and the numbers of missing values and new categories
+            in each row.
+
+        Raises
+        ------
+        DataError
+            If a column is missing or has a type that cannot be used.
+        """
+        table, faults = spread_vectors(to_polars(frame), self.settings.get("widths", {}))
+        self.encoder.require_columns(table.columns, "The frame")
+        for name in self.encoder.used_columns:
+            if not is_usable(table.schema[name]):
+                raise DataError(
+                    f"Column {name!r} of the frame has the type {table.schema[name]}, which cannot be used; convert it "
+                    "to numbers, text, dates or booleans."
+                )
+        return self.encoder.encode(table).with_faults(faults)
+
+    def predict(self, frame: Frame) -> Frame:
+        """Predict rows without learning from them.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame or pandas.DataFrame
+
+        Returns
+        -------
+        polars.DataFrame or pandas.DataFrame
+            As `step` returns it; ``round`` is the number of rounds learned so far, and ``line`` counts from 1 the rows
+            of this frame.
+
+        Raises
+        ------
+        DataError
+            If a column is missing or a value cannot be used.
+        """
+        return self._as_frame(frame, self.predict_rows(self._usable_rows(frame).X), 0)
+
+    def step(self, frame: Frame, *, learns_first: bool = False) -> Frame:
+        """Play one round: predict the rows, then learn from them how the inputs drift.
+
+        An empty frame is not a round: the result is empty and nothing is learned. Several threads may call this at
+        once: they take turns, and no frame is lost. Threads that call `predict` do not wait.
+
+        Parameters
+        ----------
+        frame : polars.DataFrame or pandas.DataFrame
+            The batch of this round.
+        learns_first : bool, default=False
+            Whether to learn from the rows before they are predicted. One-step ratios need it.
+
+        Returns
+        -------
+        polars.DataFrame or pandas.DataFrame
+            One row per input row, with the columns listed above. A pandas result has the index of the input.
+
+        Raises
+        ------
+        DataError
+            If a column is missing or a value cannot be used; it names the row and the column. Nothing is learned then.
+        """
+        rows = self._usable_rows(frame)
+        X = rows.X
+        times = None if self.time_column is None or not len(X) else self.time_column.seconds(to_polars(frame))
+        with self.lock():
+            n_before = self.history.totals()["n_rows"]
+            if not len(X):
+                return self._as_frame(frame, self.predict_rows(X), n_before)
+            played = self.run_round(X, rows.marks, learns_first=learns_first, times=times)
+        return self._as_frame(frame, played, n_before)
+
+    def run_round(
+        self,
+        X: NDArray[np.float64],
+        marks: Marks | None = None,
+        *,
+        learns_first: bool = False,
+        count_errors: Callable[[NDArray[Any]], tuple[int, float, float]] | None = None,
+        times: NDArray[np.float64] | None = None,
+        needs_ratio: bool = True,
+    ) -> RoundResult:
+        """Play one round on encoded rows; every round of `step` and of ``accous adapt`` is played here.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+            At least one row, without bad values.
+        marks : Marks, optional
+            What the rows show in single columns.
+        learns_first : bool, default=False
+        count_errors : callable, optional
+            Takes the answers of the rows; returns the counts of `RoundResult` for the history.
+        times : array of shape (n_rows,), optional
+            When each row happened, in seconds since 1970; NaN where that is not known.
+        needs_ratio : bool, default=True
+            Whether the ratios of the rows are computed, which nothing is learned from; NaN if not.
+        """
+        with self.lock():
+            before = self.model.state_
+            kind = self.kind
+            scores, ratios = predict_and_adapt(self.model, kind, X, learns_first=learns_first, needs_ratio=needs_ratio)
+            if times is not None:
+                self._watch_season(X, times, before.watch.column_parts)
+            if marks is not None:
+                self._watch_columns(marks)
+            counts = NO_COUNTS if count_errors is None else count_errors(kind.answers(scores))
+            time = None if times is None else float(times[-1])
+            self.history.add(
+                self.model,
+                len(X),
+                *counts,
+                time=time,
+                snapshot=lambda: self._snapshot_of(self.model.snapshot(), History()),
+                note=self.model.note_risk,
+            )
+            return RoundResult(self.model.n_rounds_, scores, ratios, counts)
+
+    def _watch_columns(self, marks: Marks) -> None:
+        before, this_round = self.watch.columns, self.model.n_rounds_
+        encoder = self.encoder
+        new = marks.without(encoder.marks, encoder.joined_categories) if encoder.joined_categories else marks
+        self.watch = self.watch.after(this_round, new, encoder.marks)
+        if self.watch.columns is not before:
+            log_onsets(self.watch.columns, this_round)
+
+    def _watch_season(
+        self, X: NDArray[np.float64], times: NDArray[np.float64], parts_before: NDArray[np.float64]
+    ) -> None:
+        seasons = start_seasons(X.shape[1]) if self.seasons is None else self.seasons
+        seasons, watch = seasons.after(X, times), self.model.state_.watch
+        log, parts = watch.log, watch.column_parts
+        if parts is not parts_before:
+            # The columns were looked at in this round; what they contributed now is the change of the discounted sum.
+            means = np.average(self.model.reference_, axis=0, weights=self.model.base_weight_)
+            seasons = seasons.explain(parts - LOOK_DECAY * parts_before, means, decay=LOOK_DECAY)
+        if log is not None and log.events:
+            last = log.events[-1]
+            seasons = seasons.judge(last.round, is_over=last.rounds_to_adapt is not None)
+        self.seasons = seasons
+
+    def _usable_rows(self, frame: Any) -> Features:
+        features = self.prepare(frame)
+        return self._usable(features, np.arange(len(features.X)))
+
+    def predict_rows(
+        self, X: NDArray[np.float64], *, needs_ratio: bool = True, model: AdaptiveEstimator | None = None
+    ) -> RoundResult:
+        """Predict encoded rows without learning from them; the round is the last one that was learned from.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+        needs_ratio : bool, default=True
+            Whether the ratios are computed, which takes as long as all the rest; NaN if not.
+        model : AdaptiveClassifier or AdaptiveRegressor, optional
+            A copy of the model that stays in one round, if more than this is to come from that round.
+        """
+        # All answers come from one round, also if another thread learns meanwhile.
+        model, kind = copy(self.model) if model is None else model, self.kind
+        if not len(X):
+            return RoundResult(model.n_rounds_, kind.no_scores(0), np.zeros(0), NO_COUNTS)
+        ratios = ratios_of(model, X, needs_ratio=needs_ratio)
+        return RoundResult(model.n_rounds_, kind.scores(model, X), ratios, NO_COUNTS)
+
+    def _as_frame(self, frame: Frame, played: RoundResult, n_before: int) -> Frame:
+        n_rows = len(played.ratios)
+        rounds = np.full(n_rows, played.number, dtype=np.int64)
+        lines = pl.DataFrame({LINE: np.arange(n_before + 1, n_before + n_rows + 1, dtype=np.int64)})
+        predictions = predictions_frame(lines, rounds, played.scores, played.ratios, self.kind)
+        return like(frame, predictions)
+
+    # --- labels that come late ---------------------------------------------------------------------------------------
 
     def observe(self, frame: Any, y: Any = None, *, predictions: Any = None, key: str | None = None) -> Self:
         """Count labels that arrived late; read the result in ``measured_``. Nothing is learned from them.
@@ -634,7 +864,7 @@ class TableLabels:
         """
         table = to_polars(frame)
         labelled = labels_of_frame(table, y, self.label, self.kind)
-        with self.turn():
+        with self.lock():
             if predictions is None:
                 rows = labelled.rows
                 values = self.kind.values(labelled.labels[rows])
@@ -664,7 +894,7 @@ class TableLabels:
             X,
             self.kind.values(new["label"]),
             predicted=predicted,
-            estimated=self.estimates_at(new["round"]),
+            estimated=self.current().estimates_at(new["round"]),
             intervals=None if self.kind.names else written_intervals(new),
         )
         self.note_late_labels(new)
@@ -779,7 +1009,7 @@ class TableLabels:
         RowsToJoin
             Which rows have joined, and which are in the reference already.
         """
-        with self.turn():
+        with self.lock():
             is_unknown = np.ones(len(X), dtype=bool) if numbers is None else numbers.find_new(self.joined_rows)
             found = rows_to_join(self.model, self.kind, X, labels, is_unknown)
             rows = np.flatnonzero(found.is_new)
@@ -828,311 +1058,118 @@ class TableLabels:
             )
         return features
 
+    # --- what it says of itself: all of it is read from one snapshot ------------------------------------------------
 
-# --- One round on encoded rows: what it found, and how the model predicts the rows and learns from them
+    def snapshot(self) -> TableSnapshot:
+        """Return everything the model can say after the last complete round, in one object.
 
+        It stays as it is while rounds go on, and reading from it leaves no trace in the model.
+        """
+        with self.lock():
+            return self.current().apart()
 
-NO_COUNTS = (0, 0, 0)
+    def current(self) -> TableSnapshot:
+        """Return the snapshot that the attributes read from: what they have read stays known until the next round."""
+        with self.lock():
+            known: TableSnapshot | None = vars(self).get("_snapshot")
+            inner = self.model.current()
+            if known is None or known.inner is not inner or known.watch is not self.watch:
+                known = self._snapshot_of(inner, self.history)
+                _ = known.labelled_rounds  # the history goes on
+                self._snapshot = known
+            return known
 
-
-@dataclass(frozen=True)
-class PlayedRound:
-    """The result of one round.
-
-    Attributes
-    ----------
-    number : int
-        Rounds that the model has learned from, this one included.
-    scores : array of shape (n_rows,) or (n_rows, n_scores)
-        What the kind of the label computes for each row; see `accous.table.kinds`.
-    ratios : array of shape (n_rows,)
-    counts : tuple of float
-        Rows with a label, and the sums of the losses of the fixed model and of the adapted one on them: for classes,
-        their errors.
-    """
-
-    number: int
-    scores: NDArray[np.float64]
-    ratios: NDArray[np.float64]
-    counts: tuple[int, float, float]
-
-
-def predict_and_adapt(
-    model: AdaptiveModel, kind: LabelKind, X: NDArray[np.float64], *, learns_first: bool, needs_ratio: bool
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Play a round of the model; return the scores and the ratios of its rows, NaN if those are not needed."""
-    if learns_first:
-        model.adapt(X)
-        return kind.scores(model, X), ratios_of(model, X, needs_ratio=needs_ratio)
-    # A pool judges the rows before it learns from them: their ratios cost next to nothing then.
-    is_kept = needs_ratio and model.ratio_.is_pooled
-    scores = kind.scores(model, X)
-    ratios = ratios_of(model, X, needs_ratio=needs_ratio and not is_kept)
-    model.adapt(X)
-    return scores, model.ratio_.batch_ratio() if is_kept else ratios
-
-
-def ratios_of(model: AdaptiveModel, X: NDArray[np.float64], *, needs_ratio: bool) -> NDArray[np.float64]:
-    """Return the ratios of rows, or NaN if they are not needed."""
-    return model.ratio_.predict_ratio(X) if needs_ratio else np.full(len(X), np.nan)
-
-
-# --- TableModel: a model on a table's own columns; one frame in, one frame out, no files
-
-
-Frame = TypeVar("Frame")
-
-
-@dataclass(kw_only=True, repr=False)
-class TableModel(TableReadings, TableLabels, TakesTurns):
-    """An adaptive model that takes tables as they are: names, numbers, categories, dates, missing values.
-
-    ``accous fit`` makes one, `accous.load` returns it, and `accous.save` saves it again. Frames are polars or pandas
-    frames with the columns that the model was fitted on, in any order; other columns are ignored, labels included.
-    The result is a frame of the same library with one row per input row: ``line``, ``round``, ``prediction``, one
-    probability ``p_...`` per class, and ``ratio`` (how much more common such a row is now than in the reference). These
-    are the columns that ``accous adapt`` writes, with the same values. Only ``line`` is another: a file counts its
-    lines, `step` counts from 1 the rows of all rounds so far.
-
-    What it reports has the names that it has in `accous.AdaptiveClassifier`: ``risk_``, ``measured_``, ``trust_``,
-    ``coverage_``, ``drift_attribution_``, ``drift_events_``, ``backtest_``. Columns are those of the table.
-
-    Attributes
-    ----------
-    model : AdaptiveClassifier or AdaptiveRegressor
-        The model on the encoded columns.
-    encoder : ColumnEncoder
-    label : str
-        The label column of the reference.
-    settings : dict
-        The settings of ``accous fit`` and its accuracy, ready for JSON.
-    history : History
-    job : Job, optional
-        The last run of ``accous adapt``.
-    earlier_runs : tuple of Job
-        Runs before it that have predicted rows, oldest first.
-    seasons : SeasonWatch, optional
-        What each hour of the day did before; None until rows with times have been seen.
-    counted_labels : array of uint64
-        Which rows ``accous labels`` and `observe` have counted, by numbers made from the predictions and the place in
-        them.
-    joined_rows : array of uint64
-        Which rows ``accous extend``, or `extend` with a key, has added to the reference.
-    watch : TableWatch
-        What the columns of the last rows showed.
-    log_position : LogPosition, optional
-        How much of the log of ``accous serve`` the model contains.
-    """
-
-    model: AdaptiveModel
-    encoder: ColumnEncoder
-    label: str
-    settings: dict[str, Any]
-    history: History = field(default_factory=History)
-    job: Job | None = None
-    earlier_runs: tuple[Job, ...] = ()
-    seasons: SeasonWatch | None = None
-    counted_labels: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
-    joined_rows: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
-    watch: TableWatch = field(default_factory=TableWatch)
-    log_position: LogPosition | None = None
-
-    def __repr__(self) -> str:
-        """Return one line: the label, and how many columns, rounds and reference rows there are."""
-        return (
-            f"TableModel(label={self.label!r}, columns={len(self.encoder.used_columns)}, "
-            f"rounds={self.model.n_rounds_}, reference_rows={len(self.model.reference_weight_)})"
+    def _snapshot_of(self, inner: Snapshot, history: History) -> TableSnapshot:
+        return TableSnapshot(
+            rules=inner.rules,
+            state=inner.state,
+            inner=inner,
+            encoder=self.encoder,
+            watch=self.watch,
+            seasons=self.seasons,
+            past=history,
+            label=self.label,
+            settings=self.settings,
+            job=self.job,
         )
 
     @property
-    def time_column(self) -> TimeColumn | None:
-        """The column that says when a row happened: the one that ``fit`` was told, or the only date; or None."""
-        return find_time_column(self.settings, self.encoder.plans)
+    def risk_(self) -> RiskEstimate:
+        """Estimated errors of the predictor in use and of the fixed one, without labels."""
+        return self.current().risk
 
     @property
-    def kind(self) -> LabelKind:
-        """What depends on whether the label is a class or a number."""
-        return kind_of(self.model)
+    def measured_(self) -> MeasuredError | None:
+        """The error that late labels have measured; None without labels."""
+        return self.current().measured
 
-    def prepare(self, frame: Any) -> Features:
-        """Encode the columns of a frame as the features of the classifier.
+    @property
+    def coverage_(self) -> Coverage:
+        """How well the reference covers the last rows, with findings about the table's own columns."""
+        return self.current().coverage
+
+    @property
+    def trust_(self) -> Trust:
+        """Three answers and a verdict, with findings about the table's own columns."""
+        return self.current().trust
+
+    @property
+    def drift_attribution_(self) -> dict[str, float]:
+        """Share of each column of the table in what moved; zeros while there is no shift.
+
+        If there is a time column, what the time of the day and the weekend explain is left out, once an hour has been
+        seen on two days.
+        """
+        return self.current().drift_attribution
+
+    @property
+    def drift_events_(self) -> tuple[DriftEvent, ...]:
+        """The changes in the inputs, named by the table's own columns, in order.
+
+        If there is a time column, those that the time of the day and the weekend explain are left out.
+        """
+        return self.current().drift_events
+
+    @property
+    def seasonal_events_(self) -> tuple[DriftEvent, ...]:
+        """The changes that are what the same hours did on the days before."""
+        return self.current().seasonal_events
+
+    @property
+    def history_(self) -> Any:
+        """What the last 10,000 rounds did, as a pandas frame; ``history`` has the whole stream in fewer points."""
+        return self.current().history
+
+    @property
+    def regimes_(self) -> tuple[Regime, ...]:
+        """The regimes that the ratio remembers, told apart by the table's own columns."""
+        return self.current().regimes
+
+    @property
+    def backtest_(self) -> Backtest | None:
+        """The replay of the reference; None if it has no order in time, or too few rows."""
+        return self.model.backtest_
+
+    def intervals_in_words(self) -> str:
+        """Say how far ``low`` and ``high`` of the predictions can be relied on; empty if nothing speaks about that."""
+        return self.current().intervals_in_words
+
+    def backwards_in_words(self, n_rounds: int) -> str:
+        """Say that the times of the last rounds are not in order; empty if they are, or if there are few or none.
 
         Parameters
         ----------
-        frame : polars.DataFrame or pandas.DataFrame
-
-        Returns
-        -------
-        Features
-            With the values that cannot be used (``bad_values``), and the numbers of missing values and new categories
-            in each row.
-
-        Raises
-        ------
-        DataError
-            If a column is missing or has a type that cannot be used.
+        n_rounds : int
         """
-        table, faults = spread_vectors(to_polars(frame), self.settings.get("widths", {}))
-        self.encoder.require_columns(table.columns, "The frame")
-        for name in self.encoder.used_columns:
-            if not is_usable(table.schema[name]):
-                raise DataError(
-                    f"Column {name!r} of the frame has the type {table.schema[name]}, which cannot be used; convert it "
-                    "to numbers, text, dates or booleans."
-                )
-        return self.encoder.encode(table).with_faults(faults)
-
-    def predict(self, frame: Frame) -> Frame:
-        """Predict rows without learning from them.
-
-        Parameters
-        ----------
-        frame : polars.DataFrame or pandas.DataFrame
-
-        Returns
-        -------
-        polars.DataFrame or pandas.DataFrame
-            As `step` returns it; ``round`` is the number of rounds learned so far, and ``line`` counts from 1 the rows
-            of this frame.
-
-        Raises
-        ------
-        DataError
-            If a column is missing or a value cannot be used.
-        """
-        return self._as_frame(frame, self.predict_rows(self._usable_rows(frame).X), 0)
-
-    def step(self, frame: Frame, *, learns_first: bool = False) -> Frame:
-        """Play one round: predict the rows, then learn from them how the inputs drift.
-
-        An empty frame is not a round: the result is empty and nothing is learned. Several threads may call this at
-        once: they take turns, and no frame is lost. Threads that call `predict` do not wait.
-
-        Parameters
-        ----------
-        frame : polars.DataFrame or pandas.DataFrame
-            The batch of this round.
-        learns_first : bool, default=False
-            Whether to learn from the rows before they are predicted. One-step ratios need it.
-
-        Returns
-        -------
-        polars.DataFrame or pandas.DataFrame
-            One row per input row, with the columns listed above. A pandas result has the index of the input.
-
-        Raises
-        ------
-        DataError
-            If a column is missing or a value cannot be used; it names the row and the column. Nothing is learned then.
-        """
-        rows = self._usable_rows(frame)
-        X = rows.X
-        times = None if self.time_column is None or not len(X) else self.time_column.seconds(to_polars(frame))
-        with self.turn():
-            n_before = self.history.totals()["n_rows"]
-            if not len(X):
-                return self._as_frame(frame, self.predict_rows(X), n_before)
-            played = self.play_round(X, rows.marks, learns_first=learns_first, times=times)
-        return self._as_frame(frame, played, n_before)
-
-    def play_round(
-        self,
-        X: NDArray[np.float64],
-        marks: Marks | None = None,
-        *,
-        learns_first: bool = False,
-        count_errors: Callable[[NDArray[Any]], tuple[int, float, float]] | None = None,
-        times: NDArray[np.float64] | None = None,
-        needs_ratio: bool = True,
-    ) -> PlayedRound:
-        """Play one round on encoded rows; every round of `step` and of ``accous adapt`` is played here.
-
-        Parameters
-        ----------
-        X : array of shape (n_rows, n_features)
-            At least one row, without bad values.
-        marks : Marks, optional
-            What the rows show in single columns.
-        learns_first : bool, default=False
-        count_errors : callable, optional
-            Takes the answers of the rows; returns the counts of `PlayedRound` for the history.
-        times : array of shape (n_rows,), optional
-            When each row happened, in seconds since 1970; NaN where that is not known.
-        needs_ratio : bool, default=True
-            Whether the ratios of the rows are computed, which nothing is learned from; NaN if not.
-        """
-        with self.turn():
-            before = self.model.state_
-            kind = self.kind
-            scores, ratios = predict_and_adapt(self.model, kind, X, learns_first=learns_first, needs_ratio=needs_ratio)
-            if times is not None:
-                self._watch_season(X, times, before.watch.column_parts)
-            if marks is not None:
-                self._watch_columns(marks)
-            counts = NO_COUNTS if count_errors is None else count_errors(kind.answers(scores))
-            time = None if times is None else float(times[-1])
-            self.history.add(self.model, len(X), *counts, time=time, aside=self.without_history, note=self._note_risk)
-            return PlayedRound(self.model.n_rounds_, scores, ratios, counts)
-
-    def _note_risk(self, number: int, risk: Any) -> None:
-        """Note the risk of a round in the model's own history, as if it had been read then."""
-        with self.turn():
-            state = self.model.state_
-            self.model.state_ = replace(state, rounds=state.rounds.noting(self.model.n_rounds_ - number, risk))
-
-    def _watch_columns(self, marks: Marks) -> None:
-        before, this_round = self.watch.columns, self.model.n_rounds_
-        encoder = self.encoder
-        new = marks.without(encoder.marks, encoder.joined_categories) if encoder.joined_categories else marks
-        self.watch = self.watch.after(this_round, new, encoder.marks)
-        if self.watch.columns is not before:
-            log_onsets(self.watch.columns, this_round)
-
-    def _watch_season(
-        self, X: NDArray[np.float64], times: NDArray[np.float64], parts_before: NDArray[np.float64]
-    ) -> None:
-        seasons = start_seasons(X.shape[1]) if self.seasons is None else self.seasons
-        seasons, watch = seasons.after(X, times), self.model.state_.watch
-        log, parts = watch.log, watch.column_parts
-        if parts is not parts_before:
-            # The columns were looked at in this round; what they contributed now is the change of the discounted sum.
-            means = np.average(self.model.reference_, axis=0, weights=self.model.base_weight_)
-            seasons = seasons.explain(parts - LOOK_DECAY * parts_before, means, decay=LOOK_DECAY)
-        if log is not None and log.events:
-            last = log.events[-1]
-            seasons = seasons.judge(last.round, is_over=last.rounds_to_adapt is not None)
-        self.seasons = seasons
-
-    def _usable_rows(self, frame: Any) -> Features:
-        features = self.prepare(frame)
-        return self._usable(features, np.arange(len(features.X)))
-
-    def predict_rows(
-        self, X: NDArray[np.float64], *, needs_ratio: bool = True, model: AdaptiveModel | None = None
-    ) -> PlayedRound:
-        """Predict encoded rows without learning from them; the round is the last one that was learned from.
-
-        Parameters
-        ----------
-        X : array of shape (n_rows, n_features)
-        needs_ratio : bool, default=True
-            Whether the ratios are computed, which takes as long as all the rest; NaN if not.
-        model : AdaptiveClassifier or AdaptiveRegressor, optional
-            A copy of the model that stays in one round, if more than this is to come from that round.
-        """
-        # All answers come from one round, also if another thread learns meanwhile.
-        model, kind = copy(self.model) if model is None else model, self.kind
-        if not len(X):
-            return PlayedRound(model.n_rounds_, kind.no_scores(0), np.zeros(0), NO_COUNTS)
-        ratios = ratios_of(model, X, needs_ratio=needs_ratio)
-        return PlayedRound(model.n_rounds_, kind.scores(model, X), ratios, NO_COUNTS)
-
-    def _as_frame(self, frame: Frame, played: PlayedRound, n_before: int) -> Frame:
-        n_rows = len(played.ratios)
-        rounds = np.full(n_rows, played.number, dtype=np.int64)
-        lines = pl.DataFrame({LINE: np.arange(n_before + 1, n_before + n_rows + 1, dtype=np.int64)})
-        predictions = predictions_frame(lines, rounds, played.scores, played.ratios, self.kind)
-        return like(frame, predictions)
+        history = self.history
+        times = history.column("time")[history.rounds > self.model.n_rounds_ - n_rounds]
+        times = times[np.isfinite(times)]
+        if self.time_column is None or len(times) < _FEWEST_TIMES or (times == times[0]).all() or rises(times):
+            return ""
+        return (
+            f"The times in {self.time_column.name!r} go back and forth from round to round: accous takes rows as they "
+            "come, so sort the stream by time."
+        )
 
 
 # --- The predictors by the names they have on the command line, for classes and for numbers
@@ -1258,7 +1295,7 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
         Whether this is the last save for now. Only then is the summary for ``accous inspect`` computed too, which
         costs as much as several rounds.
     """
-    with table_model.turn():
+    with table_model.lock():
         # `extend` changes the settings and the columns too.
         attached = {
             "format": _FORMAT,
@@ -1276,7 +1313,7 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
             "seasons": to_plain(table_model.seasons),
             "log_position": to_plain(table_model.log_position),
         }
-        summary = summarize_table_model(table_model.aside()) if is_last else None
+        summary = summarize_table_model(table_model.snapshot()) if is_last else None
         save_with(table_model.model, folder, attached, progress, summary)
 
 
@@ -1313,7 +1350,7 @@ def _saved_from_python(folder: Path) -> CheckpointError:
 def known_estimator(attached: dict[str, Any]) -> Any:
     """Return the estimator that a folder names, unfitted; None if it is the built-in one or the user's own code."""
     settings = attached["settings"]
-    name = settings.get("estimator", LINEAR)  # the first folders have no other
+    name = settings.get("estimator", LINEAR)
     if is_own_code(name) or name == LINEAR:
         return None
     blocks = ColumnEncoder.from_json(attached["columns"]).blocks
@@ -1359,13 +1396,10 @@ def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str
         settings=attached["settings"],
         history=History.from_plain(progress["history"]),
         job=from_plain(Job | None, progress["job"]),
-        # Folders before 0.3 remember the last run only.
-        earlier_runs=from_plain(tuple[Job, ...], progress.get("earlier_runs", [])),
-        # Folders of the first version have none.
-        seasons=from_plain(SeasonWatch | None, progress.get("seasons")),
-        # The first folders have counted no labels.
-        counted_labels=progress.get("counted_labels", np.empty(0, dtype=np.uint64)),
-        joined_rows=progress.get("joined_rows", np.empty(0, dtype=np.uint64)),
-        watch=watch_from_plain(progress.get("watch")),
-        log_position=from_plain(LogPosition | None, progress.get("log_position")),
+        earlier_runs=from_plain(tuple[Job, ...], progress["earlier_runs"]),
+        seasons=from_plain(SeasonWatch | None, progress["seasons"]),
+        counted_labels=progress["counted_labels"],
+        joined_rows=progress["joined_rows"],
+        watch=watch_from_plain(progress["watch"]),
+        log_position=from_plain(LogPosition | None, progress["log_position"]),
     )

@@ -206,7 +206,7 @@ def begin_or_resume(spec: JobSpec, before: Job | None, *, is_new: bool, overwrit
     return Job(spec=spec)
 
 
-def require_free(rejects: str) -> None:
+def require_free(rejects: str | None) -> None:
     """Raise a DataError if the file for bad rows already exists."""
     if rejects and Path(rejects).is_file():
         raise DataError(f"{rejects} already exists: name another file with --rejects, or use --force to replace it.")
@@ -336,7 +336,7 @@ class RoundRule:
 
 
 def chosen_columns(
-    option: str, values: list[str], columns: list[str], table: str, widths: Mapping[str, int] | None = None
+    option: str, values: list[str] | None, columns: list[str], table: str, widths: Mapping[str, int] | None = None
 ) -> list[str]:
     """Return the columns named by an option that can be repeated and takes names separated by commas.
 
@@ -347,7 +347,7 @@ def chosen_columns(
     >>> chosen_columns("--keep", ["id", "day,hour"], ["id", "day", "hour"], "rows.csv")
     ['id', 'day', 'hour']
     """
-    names = [name for value in values for name in ([value] if value in columns else value.split(","))]
+    names = [name for value in values or [] for name in ([value] if value in columns else value.split(","))]
     widths = widths or {}
     names = [part for name in names for part in (spread_names(name, widths[name]) if name in widths else [name])]
     for name in names:

@@ -10,10 +10,9 @@ from accous.checkpoint.files import read_summary
 from accous.diagnostics.messages import ERROR, LossScale
 
 if TYPE_CHECKING:
-    from accous.diagnostics.alerts import Subject
     from accous.diagnostics.drift import Regime
     from accous.diagnostics.labels import MeasuredError
-    from accous.table.model import TableModel
+    from accous.table.model import TableSnapshot
 
 
 # --- The summary of a table model: written with the last save of a run, and shown without loading the model
@@ -23,14 +22,14 @@ if TYPE_CHECKING:
 _VERSION = 15
 
 
-def summarize_table_model(table_model: TableModel) -> dict[str, Any]:
+def summarize_table_model(snapshot: TableSnapshot) -> dict[str, Any]:
     """Return the state of a model and the lines about its columns, ready for JSON.
 
     The result depends only on what is saved, not on interruptions. Computing it costs as much as several rounds.
     """
     from accous.table.columns import shown_lines
 
-    return {"version": _VERSION, "state": _state(table_model), "columns": shown_lines(table_model.encoder.plans)}
+    return {"version": _VERSION, "state": _state(snapshot), "columns": shown_lines(snapshot.encoder.plans)}
 
 
 def read_table_model_summary(folder: Path) -> dict[str, Any] | None:
@@ -42,9 +41,9 @@ def read_table_model_summary(folder: Path) -> dict[str, Any] | None:
     return summary if summary is not None and summary.get("version") == _VERSION else None
 
 
-def summarize_run(table_model: TableModel) -> dict[str, Any]:
+def summarize_run(snapshot: TableSnapshot) -> dict[str, Any]:
     """Return the results of a run, ready for JSON."""
-    job, model = table_model.job, table_model.model
+    job = snapshot.job
     assert job is not None
     return {
         "stream": job.spec.stream,
@@ -60,8 +59,8 @@ def summarize_run(table_model: TableModel) -> dict[str, Any]:
         "labelled_rows": job.n_scored,
         "error_fixed": job.n_wrong_fixed / job.n_scored if job.n_scored else None,
         "error": job.n_wrong / job.n_scored if job.n_scored else None,
-        "effective_sample_size": model.effective_sample_size_,
-        "reference_rows": len(model.reference_weight_),
+        "effective_sample_size": snapshot.effective_sample_size,
+        "reference_rows": len(snapshot.state.weights),
     }
 
 
@@ -100,81 +99,79 @@ def _contradiction(measured: MeasuredError) -> bool | None:
     return None if _finite(measured.estimated) is None or measured.is_outdated else measured.contradicts
 
 
-def _state(table_model: TableModel) -> dict[str, Any]:
-    from accous.diagnostics.alerts import Subject
-
-    subject = Subject(table_model)
+def _state(snapshot: TableSnapshot) -> dict[str, Any]:
     return {
-        **_reference_of(table_model),
-        **_rounds_of(subject),
-        **_trust_of(subject),
-        **summarize_labels(subject.measured),
-        "intervals": _intervals(subject),
-        "last_run": None if table_model.job is None else summarize_run(table_model),
+        **_reference_of(snapshot),
+        **_rounds_of(snapshot),
+        **_trust_of(snapshot),
+        **summarize_labels(snapshot.measured),
+        "intervals": _intervals(snapshot),
+        "last_run": None if snapshot.job is None else summarize_run(snapshot),
     }
 
 
-def _intervals(subject: Subject) -> dict[str, Any] | None:
+def _intervals(snapshot: TableSnapshot) -> dict[str, Any] | None:
     """Return how far prediction intervals can be relied on; None if classes are predicted."""
     from accous.diagnostics.labels import ALPHA, NO_INTERVALS, doubt_about_intervals
 
-    measured = subject.measured
-    if subject.classifier.task_.kind != "regressor":
+    measured = snapshot.measured
+    if snapshot.rules.task.kind != "regressor":
         return None
     found = NO_INTERVALS if measured is None else measured.intervals
     return {
         "promised": 1.0 - ALPHA,
         "labelled_rows": found.n_rows,
         "share_inside": _finite(found.share),
-        "sentence": doubt_about_intervals(measured, subject.trust),
+        "sentence": doubt_about_intervals(measured, snapshot.trust),
     }
 
 
-def _reference_of(table_model: TableModel) -> dict[str, Any]:
+def _reference_of(snapshot: TableSnapshot) -> dict[str, Any]:
     """Return what the model was fitted on."""
-    settings, model = table_model.settings, table_model.model
+    from accous.table.kinds import kind_of
+
+    settings, rules = snapshot.settings, snapshot.rules
     return {
         "reference": settings["reference"],
-        "reference_rows": len(model.reference_weight_),
+        "reference_rows": len(snapshot.state.weights),
         "joined_rows": settings.get("n_joined", 0),
-        "label": table_model.label,
+        "label": snapshot.label,
         "task": settings.get("task", "classification"),
-        "classes": table_model.kind.names,
-        "loss": model.task_.loss_name,
-        "columns": table_model.encoder.used_columns,
-        "features": len(table_model.encoder.feature_names),
+        "classes": kind_of(rules.task).names,
+        "loss": rules.task.loss_name,
+        "columns": snapshot.encoder.used_columns,
+        "features": len(snapshot.encoder.feature_names),
         "ratio": settings["ratio"],
         "estimator": settings.get("estimator", "linear"),
         "reference_accuracy": settings.get("accuracy"),
         "reference_error": settings.get("error"),
         "reference_error_of_constant": settings.get("error_of_constant"),
         "reference_ordered": bool(settings.get("order", {"by": None})["by"]),
-        "backtest": None if model.backtest_ is None else model.backtest_.summary(),
+        "backtest": None if rules.verification.backtest is None else rules.verification.backtest.summary(),
     }
 
 
-def _rounds_of(subject: Subject) -> dict[str, Any]:
+def _rounds_of(snapshot: TableSnapshot) -> dict[str, Any]:
     """Return what the rounds have learned, and the error that is estimated from it."""
-    model = subject.classifier
-    risk, learners = subject.risk, {}
-    if hasattr(model.ratio_, "learner_lengths_"):
-        weights = zip(model.ratio_.learner_lengths_.tolist(), model.ratio_.learner_weights_.tolist(), strict=True)
+    state, risk, learners = snapshot.state, snapshot.risk, {}
+    if hasattr(state.ratio, "learner_lengths_"):
+        weights = zip(state.ratio.learner_lengths_.tolist(), state.ratio.learner_weights_.tolist(), strict=True)
         learners = {str(length): weight for length, weight in weights}
     return {
-        "rounds": model.n_rounds_,
-        "refits": model.n_refits_,
-        "effective_sample_size": model.effective_sample_size_,
-        "largest_weight": float(model.reference_weight_.max()),
+        "rounds": state.n_rounds,
+        "refits": state.n_refits,
+        "effective_sample_size": snapshot.effective_sample_size,
+        "largest_weight": float(state.weights.max()),
         "estimated_error": _finite(risk.adapted),
         "estimated_error_low": _finite(risk.adapted_low),
         "estimated_error_high": _finite(risk.adapted_high),
         "estimated_error_known": risk.is_known,
         "estimated_error_covered": risk.is_covered,
         "estimated_error_age": risk.age,
-        "out_of_reference_rows": int(getattr(model.ratio_, "n_out_of_bound_", 0)),
-        "share_out_of_bound": _finite(model.state_.watch.share_out_of_bound),
-        "last_drift_round": subject.last_drift_round,
-        "regimes": [_regime_of(each) for each in subject.regimes],
+        "out_of_reference_rows": int(getattr(state.ratio, "n_out_of_bound_", 0)),
+        "share_out_of_bound": _finite(state.watch.share_out_of_bound),
+        "last_drift_round": snapshot.last_drift_round,
+        "regimes": [_regime_of(each) for each in snapshot.regimes],
         "weight_of_interval_length": learners,
     }
 
@@ -184,9 +181,9 @@ def _regime_of(regime: Regime) -> dict[str, Any]:
     return {"visits": visits, "columns": columns, "current": regime.is_current}
 
 
-def _trust_of(subject: Subject) -> dict[str, Any]:
+def _trust_of(snapshot: TableSnapshot) -> dict[str, Any]:
     """Return the three answers, and what they rest on."""
-    trust, coverage, guard = subject.trust, subject.coverage, subject.classifier.rules_.guard
+    trust, coverage, guard = snapshot.trust, snapshot.coverage, snapshot.rules.guard
     return {
         "trust": trust.verdict,
         "trust_reason": trust.reason,

@@ -12,7 +12,7 @@ from accous.core.ensemble import EnsembleState
 from tests.budgets import rest_slow
 from tests.builders import LOSSES, Array, Setup, feature_rows, neutral_coef
 from tests.oracles import PaperAccous
-from tests.rounds import play_round, start_ensemble
+from tests.rounds import run_round, start_ensemble
 
 N_FEATURES, N_REFERENCE, N_ROUNDS = 3, 7, 26
 BATCH_SIZES = {"one": [1], "many": [12], "changing": [1, 3, 12, 40]}
@@ -45,8 +45,8 @@ def play_both(
     settings, oracle = setup.settings(N_FEATURES), setup.oracle(reference)
     state = start_ensemble(settings)
     for batch in draw_batches(rng, n_rounds, BATCH_SIZES[sizes]):
-        state = play_round(state, settings, reference, batch, setup.step_size)
-        oracle.play(batch)
+        state = run_round(state, settings, reference, batch, setup.step_size)
+        oracle.run(batch)
         yield state, oracle
 
 
@@ -56,7 +56,7 @@ def play(setup: Setup, n_rounds: int) -> EnsembleState:
     reference = feature_rows(rng, N_REFERENCE, N_FEATURES)
     state = start_ensemble(setup.settings(N_FEATURES))
     for batch in draw_batches(rng, n_rounds, BATCH_SIZES["changing"]):
-        state = play_round(state, setup.settings(N_FEATURES), reference, batch, setup.step_size)
+        state = run_round(state, setup.settings(N_FEATURES), reference, batch, setup.step_size)
     return state
 
 
@@ -241,7 +241,7 @@ def test_playing_twice_from_one_state_gives_the_same_bits(loss: str, start: str,
     reference, batch = np.split(feature_rows(np.random.default_rng(1), 20, N_FEATURES), [15])
     state = play(setup, n_rounds)
     settings = setup.settings(N_FEATURES)
-    first, second = (play_round(state, settings, reference, batch, setup.step_size) for _ in range(2))
+    first, second = (run_round(state, settings, reference, batch, setup.step_size) for _ in range(2))
     for one, other in zip(arrays_of(first), arrays_of(second), strict=True):
         assert one.tobytes() == other.tobytes()
     assert first.largest_margin == second.largest_margin
@@ -259,7 +259,7 @@ def test_round_writes_neither_into_the_state_nor_into_the_rows(loss: str, start:
     before = [array.copy() for array in arrays]
     for array in arrays:
         array.flags.writeable = False
-    play_round(state, setup.settings(N_FEATURES), reference, batch, setup.step_size)
+    run_round(state, setup.settings(N_FEATURES), reference, batch, setup.step_size)
     for array, copy in zip(arrays, before, strict=True):
         np.testing.assert_array_equal(array, copy)
 
@@ -268,6 +268,6 @@ def test_step_size_may_change_from_round_to_round() -> None:
     setup = make_setup("logistic", min_interval=1)
     reference, batch = np.split(feature_rows(np.random.default_rng(2), 20, N_FEATURES), [15])
     state = play(setup, 1)
-    small, large = (play_round(state, setup.settings(N_FEATURES), reference, batch, step) for step in (0.1, 0.2))
+    small, large = (run_round(state, setup.settings(N_FEATURES), reference, batch, step) for step in (0.1, 0.2))
     move = small.learners.coefs[-1] - state.learners.coefs[-1]
     np.testing.assert_allclose(large.learners.coefs[-1] - state.learners.coefs[-1], 2.0 * move, rtol=1e-10)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accous.core.pool import MOST_VISITS, N_SHAPES, Look, Slots, distance, start_look, start_slots
+from accous.core.pool import MOST_VISITS, N_SHAPES, LookSums, Slots, distance, start_look, start_slots
 
 ONES = np.ones(10)
 
@@ -29,15 +29,17 @@ def filled(n_slots: int, n_used: int) -> Slots:
     return slots
 
 
-def look_at(ratios: Any, before: Any, of_shapes: float = 1.0) -> Look:
+def look_at(ratios: Any, before: Any, of_shapes: float = 1.0) -> LookSums:
     proportions = np.zeros(N_SHAPES + 2)
     proportions[[0, 2, N_SHAPES]] = 0.0, of_shapes, 1.0 - of_shapes
     return mean_look(proportions, ratios=ratios, before=before)
 
 
-def mean_look(proportions: Any, n_rounds: int = 16, n_rows: int = 80, ratios: Any = ONES, before: Any = ONES) -> Look:
+def mean_look(
+    proportions: Any, n_rounds: int = 16, n_rows: int = 80, ratios: Any = ONES, before: Any = ONES
+) -> LookSums:
     """Means over a look."""
-    return Look(
+    return LookSums(
         n_rounds=n_rounds,
         n_rows=n_rows,
         coef=np.zeros(2),
@@ -147,7 +149,7 @@ def test_only_the_latest_visits_are_kept_and_a_forgotten_regime_has_none() -> No
     ],
     ids=["kept", "has moved", "is remembered already", "is the reference", "is not what the pool says"],
 )
-def test_which_looks_are_worth_keeping(look: Look, settled: Any, is_kept: bool) -> None:
+def test_which_looks_are_worth_keeping(look: LookSums, settled: Any, is_kept: bool) -> None:
     assert look.is_worth_keeping(settled) is is_kept
 
 

@@ -27,7 +27,7 @@ class Playing:
         self.pool = RatioPool(self.reference, 100.0, n_slots)
         self.state = self.pool.start(np.zeros(3))
 
-    def play(self, coef: Any, loc: float, n_rounds: int = 1, n_batch: int = 3) -> PoolState:
+    def run(self, coef: Any, loc: float, n_rounds: int = 1, n_batch: int = 3) -> PoolState:
         for _ in range(n_rounds):
             judgement = self.pool.judge(self.state, rows(self.rng, n_batch, loc))
             self.state = self.pool.settle(self.state, judgement, coef, self.reference.ratios(coef, UNCUT))
@@ -50,7 +50,7 @@ def test_before_the_first_round_the_ratio_is_exactly_one(n_slots: int) -> None:
     assert playing.state.reference_ratios.tolist() == [1.0] * 60
     assert playing.pool.ratios(playing.state, 1e3 * rows(playing.rng, 20)).tolist() == [1.0] * 20
     # And it stays 1 while the estimate is 1, whatever the rows are.
-    after = playing.play(np.zeros(3), loc=5.0, n_rounds=20)
+    after = playing.run(np.zeros(3), loc=5.0, n_rounds=20)
     assert after.reference_ratios.tolist() == [1.0] * 60
     assert after.hold == 0.0
 
@@ -58,8 +58,8 @@ def test_before_the_first_round_the_ratio_is_exactly_one(n_slots: int) -> None:
 @pytest.mark.parametrize("n_slots", [0, 4])
 def test_rounds_are_those_of_the_equations(n_slots: int) -> None:
     playing = Playing(n_slots)
-    playing.play(ONE, loc=1.0, n_rounds=40)
-    playing.play(OTHER, loc=-1.0, n_rounds=3)
+    playing.run(ONE, loc=1.0, n_rounds=40)
+    playing.run(OTHER, loc=-1.0, n_rounds=3)
     before, batch = playing.state, rows(playing.rng, 4, -1.0)
     judgement = playing.pool.judge(before, batch)
     batch_ratios = np.exp(-batch @ before.coef)
@@ -81,7 +81,7 @@ def test_rounds_are_those_of_the_equations(n_slots: int) -> None:
 def test_the_pooled_ratio_of_any_rows_is_that_of_the_reference_on_its_rows() -> None:
     playing = Playing()
     for coef, loc in ((ONE, 1.0), (OTHER, -1.0), (ONE, 1.0)):
-        state = playing.play(coef, loc, n_rounds=50)
+        state = playing.run(coef, loc, n_rounds=50)
         found = playing.pool.ratios(state, playing.reference.features)
         np.testing.assert_allclose(found, np.minimum(state.reference_ratios, 100.0), rtol=1e-10, atol=1e-12)
         assert state.reference_ratios.mean() == pytest.approx(1.0, abs=1e-9)
@@ -89,22 +89,22 @@ def test_the_pooled_ratio_of_any_rows_is_that_of_the_reference_on_its_rows() -> 
 
 def test_a_regime_is_remembered_and_recognised() -> None:
     playing = Playing()
-    assert playing.play(ONE, 1.0, n_rounds=48).slots.is_used.tolist() == [True, False, False, False]
+    assert playing.run(ONE, 1.0, n_rounds=48).slots.is_used.tolist() == [True, False, False, False]
     np.testing.assert_allclose(playing.state.slots.coefs[0], ONE, rtol=1e-12)
     # The estimate now says nothing, and the slot explains the rows.
-    state = playing.play(np.zeros(3), 1.0, n_rounds=6)
+    state = playing.run(np.zeros(3), 1.0, n_rounds=6)
     assert state.proportions[N_SHAPES] > 0.5
     assert np.corrcoef(state.reference_ratios, playing.reference.ratios(ONE, UNCUT))[0, 1] > 0.9
 
 
 def test_a_regime_like_the_reference_is_not_remembered() -> None:
     playing = Playing()
-    assert not playing.play(0.1 * ONE, 0.1, n_rounds=64).slots.is_used.any()
+    assert not playing.run(0.1 * ONE, 0.1, n_rounds=64).slots.is_used.any()
 
 
 def test_with_another_estimate_the_proportions_stay() -> None:
     playing = Playing()
-    state = playing.play(ONE, 1.0, n_rounds=40)
+    state = playing.run(ONE, 1.0, n_rounds=40)
     ratios = playing.reference.ratios(OTHER, UNCUT)
     expected = plain_pooled(ratios, 100.0, state.proportions, state.slot_ratios)
     np.testing.assert_allclose(playing.pool.with_estimate(state, ratios), expected, rtol=1e-11, atol=1e-12)
@@ -114,7 +114,7 @@ def test_with_another_estimate_the_proportions_stay() -> None:
 
 def test_with_another_estimate_the_hold_stays() -> None:
     playing = Playing()
-    state = playing.play(3.0 * ONE, 6.0, n_rounds=40)
+    state = playing.run(3.0 * ONE, 6.0, n_rounds=40)
     assert state.hold > 0.0
     same = playing.pool.with_estimate(state, playing.reference.ratios(3.0 * ONE, UNCUT))
     assert same.tobytes() == state.reference_ratios.tobytes()
@@ -125,26 +125,26 @@ def test_with_another_estimate_the_hold_stays() -> None:
 
 def test_a_slot_that_is_taken_over_starts_without_the_mass_of_its_last_regime() -> None:
     playing = Playing(n_slots=1)
-    playing.play(ONE, 1.0, n_rounds=48)
-    mass = playing.play(np.zeros(3), 1.0, n_rounds=8).proportions[N_SHAPES]
+    playing.run(ONE, 1.0, n_rounds=48)
+    mass = playing.run(np.zeros(3), 1.0, n_rounds=8).proportions[N_SHAPES]
     assert mass > 0.5
     while np.array_equal(np.sign(playing.state.slots.coefs[0]), np.sign(ONE)):
         before = playing.state
-        playing.play(OTHER, -1.0)
+        playing.run(OTHER, -1.0)
         assert playing.state.n_rounds < 200
     # What the slot still had, the others have taken over.
     assert before.filters.posteriors[:, N_SHAPES].min() > 0.0
     assert playing.state.proportions[N_SHAPES] < 0.01
     assert playing.state.filters.posteriors[:, N_SHAPES].tolist() == [0.0] * 3
     assert playing.state.proportions.sum() == pytest.approx(1.0, abs=1e-12)
-    assert playing.play(OTHER, -1.0, n_rounds=20).proportions[N_SHAPES] > 0.0
+    assert playing.run(OTHER, -1.0, n_rounds=20).proportions[N_SHAPES] > 0.0
 
 
 @pytest.mark.parametrize("n_rounds", [5, LONGEST_LOOK, 3 * LONGEST_LOOK, 3 * LONGEST_LOOK + 7])
 @pytest.mark.parametrize("loc", [1.0, 6.0])
 def test_a_restored_state_is_unchanged(n_rounds: int, loc: float) -> None:
     playing = Playing()
-    state = playing.play(3.0 * ONE if loc > 5.0 else ONE, loc, n_rounds)
+    state = playing.run(3.0 * ONE if loc > 5.0 else ONE, loc, n_rounds)
     again = playing.pool.restored(state, playing.reference.ratios(state.coef, UNCUT))
     assert_same_state(again, state)
     assert (state.hold > 0.0) == (loc > 5.0 and n_rounds >= LONGEST_LOOK), state.hold
@@ -152,7 +152,7 @@ def test_a_restored_state_is_unchanged(n_rounds: int, loc: float) -> None:
 
 def test_other_rows_of_the_same_number_are_another_reference() -> None:
     playing = Playing()
-    state = playing.play(ONE, 1.0, n_rounds=53)
+    state = playing.run(ONE, 1.0, n_rounds=53)
     other = MatrixReference(rows(playing.rng, 60), LOSS)
     pool = RatioPool(other, 100.0, 4)
     moved = pool.on_reference(state, other.ratios(state.coef, UNCUT))
@@ -163,7 +163,7 @@ def test_other_rows_of_the_same_number_are_another_reference() -> None:
 
 def test_on_a_larger_reference_the_memory_and_the_proportions_stay() -> None:
     playing = Playing()
-    state = playing.play(ONE, 1.0, n_rounds=53)
+    state = playing.run(ONE, 1.0, n_rounds=53)
     larger = MatrixReference(np.concatenate((playing.reference.features, rows(playing.rng, 40))), LOSS)
     pool = RatioPool(larger, 100.0, 4)
     moved = pool.on_reference(state, larger.ratios(state.coef, UNCUT))
@@ -177,7 +177,7 @@ def test_on_a_larger_reference_the_memory_and_the_proportions_stay() -> None:
 
 def test_the_excess_compares_the_stream_with_the_reference_at_every_look() -> None:
     playing = Playing()
-    playing.play(ONE, 1.0, n_rounds=LONGEST_LOOK)
+    playing.run(ONE, 1.0, n_rounds=LONGEST_LOOK)
     first = playing.state.excess
     sum_of_logs, sum_of_ratios = 0.0, np.zeros(60)
     for _ in range(LONGEST_LOOK):
@@ -194,15 +194,15 @@ def test_the_excess_compares_the_stream_with_the_reference_at_every_look() -> No
 
 def test_a_look_ends_when_the_regime_does_and_the_round_begins_the_next_look() -> None:
     playing = Playing()
-    playing.play(ONE, 1.0, n_rounds=LONGEST_LOOK)
+    playing.run(ONE, 1.0, n_rounds=LONGEST_LOOK)
     assert playing.state.look.n_rounds == 0
-    playing.play(ONE, 1.0, n_rounds=12)
+    playing.run(ONE, 1.0, n_rounds=12)
     assert playing.state.look.n_rounds == 12
     before = playing.state
     n_rounds = 0
     while playing.state.look.n_rounds > n_rounds and n_rounds < 100:
         n_rounds = playing.state.look.n_rounds
-        after = playing.play(OTHER, -1.0)
+        after = playing.run(OTHER, -1.0)
     assert after.look.n_rounds == 1
     assert after.look.n_rows == 3
     assert after.n_rounds < before.n_rounds + 4

@@ -14,7 +14,7 @@ from tests import oracles
 from tests.builders import LOSSES, Array, Setup, feature_rows
 from tests.core.paper.test_newton import unit_rows
 from tests.metric_oracles import diagonal_step, sketched_step_of_rank
-from tests.rounds import play_round, start_ensemble
+from tests.rounds import run_round, start_ensemble
 
 RANK = 3
 PLAIN_STEPS = {DIAGONAL: diagonal_step, LOW_RANK: sketched_step_of_rank(RANK)}
@@ -35,7 +35,7 @@ def play(settings: EnsembleSettings, step_size: float, n_rounds: int) -> list[En
     reference, state, states = feature_rows(rng, 40, d), start_ensemble(settings), []
     for t in range(n_rounds):
         batch = feature_rows(rng, 3, d, shift=8.0 * np.sin(t / 7.0))
-        state = play_round(state, settings, reference, batch, step_size)
+        state = run_round(state, settings, reference, batch, step_size)
         states.append(state)
     return states
 
@@ -95,7 +95,7 @@ def test_every_round_equals_the_slow_version(metric: str, loss: str, d: int, mon
     oracle = setup.oracle(feature_rows(rng, 40, d))
     n_on_surface = 0
     for t, state in enumerate(play(make_settings(setup, d, metric), step_size, 17)):
-        oracle.play(feature_rows(rng, 3, d, shift=8.0 * np.sin(t / 7.0)))
+        oracle.run(feature_rows(rng, 3, d, shift=8.0 * np.sin(t / 7.0)))
         np.testing.assert_allclose(state.coef, oracle.theta, rtol=0.0, atol=1e-9)
         np.testing.assert_allclose(state.weights, oracle.weights, rtol=0.0, atol=1e-9)
         np.testing.assert_allclose(state.learners.coefs, oracle.learner_thetas, rtol=0.0, atol=1e-9)
@@ -145,8 +145,8 @@ def test_a_round_leaves_its_state_alone(metric: str) -> None:
     settings = make_settings(setup, 20, metric)
     state = play(settings, 2.0, 21)[-1]
     reference, batch = (feature_rows(np.random.default_rng(seed), 10, 20) for seed in (1, 2))
-    first = play_round(state, settings, reference, batch, 2.0)
-    play_round(state, settings, reference, -batch, 2.0)
-    again = play_round(state, settings, reference, batch, 2.0)
+    first = run_round(state, settings, reference, batch, 2.0)
+    run_round(state, settings, reference, -batch, 2.0)
+    again = run_round(state, settings, reference, batch, 2.0)
     assert same_bits(first.coef, again.coef)
     assert same_bits(first.learners.coefs, again.learners.coefs)

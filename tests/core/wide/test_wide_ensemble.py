@@ -9,7 +9,7 @@ import pytest
 from accous.core.ensemble import WIDE_FROM, EnsembleSettings, EnsembleState, prepare_reference
 from accous.core.learners import WideStack
 from tests.builders import LOSSES, Array, Setup, feature_rows
-from tests.rounds import play_round, reference_ratios, start_ensemble
+from tests.rounds import reference_ratios, run_round, start_ensemble
 
 N_FEATURES, N_REFERENCE, N_ROUNDS = WIDE_FROM + 2, 40, 20
 BALLS = {"logistic": (1.0, 6.0), "least_squares": (2.5, 2.0), "kl": (2.2, 2.0)}
@@ -39,7 +39,7 @@ def play(setup: Setup, n_rounds: int) -> tuple[EnsembleState, Array]:
     reference = feature_rows(rng, N_REFERENCE, N_FEATURES)
     state = start_ensemble(setup.settings(N_FEATURES))
     for batch in draw_batches(rng, n_rounds):
-        state = play_round(state, setup.settings(N_FEATURES), reference, batch, setup.step_size)
+        state = run_round(state, setup.settings(N_FEATURES), reference, batch, setup.step_size)
     return state, reference
 
 
@@ -61,8 +61,8 @@ def test_every_round_equals_the_slow_version(loss: str, start: str) -> None:
     state = start_ensemble(settings)
     n_on_surface = 0
     for batch in draw_batches(rng, N_ROUNDS):
-        state = play_round(state, settings, reference, batch, setup.step_size)
-        oracle.play(batch)
+        state = run_round(state, settings, reference, batch, setup.step_size)
+        oracle.run(batch)
         np.testing.assert_allclose(state.coef, oracle.theta, rtol=0.0, atol=1e-9)
         np.testing.assert_allclose(state.weights, oracle.weights, rtol=0.0, atol=1e-9)
         np.testing.assert_allclose(state.learners.coefs, oracle.learner_thetas, rtol=0.0, atol=1e-9)
@@ -89,9 +89,9 @@ def test_reading_ratios_before_a_round_changes_no_bit_of_it(loss: str, n_rounds:
     settings = setup.settings(N_FEATURES)
     state, reference = play(setup, n_rounds)
     batch = feature_rows(np.random.default_rng(1), 4, N_FEATURES)
-    unread = play_round(replace(state, cache={}), settings, reference, batch, setup.step_size)
+    unread = run_round(replace(state, cache={}), settings, reference, batch, setup.step_size)
     before = ratios(state, settings, reference)
-    read = play_round(state, settings, reference, batch, setup.step_size)
+    read = run_round(state, settings, reference, batch, setup.step_size)
     assert same_bits(unread, read)
     assert ratios(state, settings, reference).tobytes() == before.tobytes()
 
@@ -106,8 +106,8 @@ def test_another_reference_is_passed_over_anew() -> None:
     np.testing.assert_allclose(ratios(state, settings, other), expected, rtol=1e-12)
     batch = feature_rows(np.random.default_rng(1), 4, N_FEATURES)
     ratios(state, settings, reference)
-    fresh = play_round(replace(state, cache={}), settings, other, batch, setup.step_size)
-    assert same_bits(play_round(state, settings, other, batch, setup.step_size), fresh)
+    fresh = run_round(replace(state, cache={}), settings, other, batch, setup.step_size)
+    assert same_bits(run_round(state, settings, other, batch, setup.step_size), fresh)
 
 
 def test_two_rounds_from_one_state_do_not_disturb_each_other() -> None:
@@ -115,6 +115,6 @@ def test_two_rounds_from_one_state_do_not_disturb_each_other() -> None:
     settings = setup.settings(N_FEATURES)
     state, reference = play(setup, 9)
     one, other = (feature_rows(np.random.default_rng(seed), 4, N_FEATURES) for seed in (1, 2))
-    first = play_round(state, settings, reference, one, setup.step_size)
-    play_round(state, settings, reference, other, setup.step_size)
-    assert same_bits(play_round(state, settings, reference, one, setup.step_size), first)
+    first = run_round(state, settings, reference, one, setup.step_size)
+    run_round(state, settings, reference, other, setup.step_size)
+    assert same_bits(run_round(state, settings, reference, one, setup.step_size), first)

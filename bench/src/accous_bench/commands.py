@@ -1,0 +1,331 @@
+"""``accous bench``: list what can be run, run a grid of contenders and streams, report the results."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import typer
+
+from accous.exceptions import MissingExtraError, ParameterError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from accous_bench.grid import Run
+    from accous_bench.spec import Spec
+
+__all__ = ["EXAMPLES", "GridProgress", "bench", "report"]
+
+_SECONDS_BETWEEN_LINES = 20.0
+
+
+class GridProgress:
+    """Shows how many runs are done and how long the others will take.
+
+    Runs of one contender take about equally long, but contenders may differ by a factor of a hundred. The remaining
+    time is therefore estimated by contender, data set, rounds and batch size.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+    n_jobs : int
+        Number of runs in parallel.
+    console : Console
+    """
+
+    def __init__(self, runs: Sequence[Run], n_jobs: int, console: Console) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._n_jobs = n_jobs
+        self._left = Counter(_kind(run.names) for run in runs)
+        self._seconds: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+        self._n_failed = 0
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        is_hidden = console.quiet or not console.is_terminal
+        self._progress = Progress(
+            *columns,
+            TextColumn("{task.fields[left]}"),
+            console=console,
+            disable=is_hidden,
+        )
+        self._console, self._is_hidden, self._last_word = console, is_hidden, time.monotonic()
+        self.n_finished, self._n_runs = 0, len(runs)
+        self._task = self._progress.add_task("runs", total=len(runs), left="")
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def note(self, row: dict[str, Any]) -> None:
+        """Update the bar after a finished run."""
+        kind = _kind(row)
+        self._left[kind] -= 1
+        self._seconds[kind].append(float(row["seconds"]))
+        self._n_failed += row["status"] == "failed"
+        left = f"about {timedelta(seconds=round(self.seconds_left()))} left"
+        failures = f", {self._n_failed} failed" if self._n_failed else ""
+        what = f"{row['dataset']} {row['shift']} {row['contender']}"
+        self.n_finished += 1
+        if self._is_hidden and time.monotonic() - self._last_word > _SECONDS_BETWEEN_LINES:
+            # In a log file, print lines instead of a bar.
+            self._console.print(f"{self.n_finished} of {self._n_runs} runs finished, {left}{failures}")
+            self._last_word = time.monotonic()
+        self._progress.update(self._task, advance=1, left=left + failures, description=what)
+
+    def seconds_left(self) -> float:
+        """Estimate from the mean time of finished runs of the same kind, or of all runs if there are none yet."""
+        finished = [seconds for times in self._seconds.values() for seconds in times]
+        overall = sum(finished) / len(finished)
+        means = {kind: sum(times) / len(times) for kind, times in self._seconds.items()}
+        return sum(count * means.get(kind, overall) for kind, count in self._left.items()) / self._n_jobs
+
+
+def _kind(names: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(names[key] for key in ("contender", "dataset", "n_rounds", "batch_size"))
+
+
+EXAMPLES = (
+    "Examples: accous bench report results/table3 -o report; from the aggregates of an earlier report: "
+    "accous bench report report/aggregates.json -o again"
+)
+_Inputs = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="FOLDER",
+        help="Folders written by accous bench run, or files of aggregates.",
+        show_default="all folders in results",
+    ),
+]
+_ReportFolder = Annotated[
+    Path, typer.Option("--output", "-o", help="Folder for the report; created if it does not exist.")
+]
+_HasFigures = Annotated[bool, typer.Option("--figures/--no-figures", help="Draw figures (needs matplotlib).")]
+_ErrorsOnly = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+
+
+def report(
+    inputs: _Inputs = None,
+    output: _ReportFolder = Path("bench-report"),
+    figures: _HasFigures = True,
+    quiet: _ErrorsOnly = False,
+) -> int:
+    """Make the tables and figures of a benchmark, next to the paper's numbers.
+
+    Writes report.md, tables/*.csv, aggregates.json (the data behind the report, small enough to commit) and
+    figures/*.svg and *.png. Notes below a table name failed runs, missing seeds and shorter streams.
+    """
+    from accous_bench.tables import write_report
+
+    written = write_report(inputs or _default_folders(), output, has_figures=figures)
+    if not quiet:
+        failed = f", {written.n_failed} of them failed" if written.n_failed else ""
+        typer.echo(f"Report on {written.n_done + written.n_failed} runs{failed}:")
+        for path in written.files:
+            if path.suffix != ".png":
+                typer.echo(f"  {path}")
+    if written.missing_figures:
+        raise MissingExtraError(f"The tables are in {output}, but there are no figures. {written.missing_figures}")
+    return 0
+
+
+def _default_folders() -> list[Path]:
+    """Return the folders that accous bench run writes to by default."""
+    folders = sorted({path.parent for path in Path("results").glob("*/*.jsonl")})
+    if not folders:
+        raise ParameterError("There are no results here yet: pass a folder that accous bench run has written.")
+    return folders
+
+
+bench = typer.Typer(
+    name="bench",
+    help="Reproduce the paper's tables and figures, or run your own contenders on the same streams.",
+    no_args_is_help=True,
+)
+bench.command(epilog=EXAMPLES)(report)
+_SpecName = Annotated[
+    str, typer.Argument(metavar="SPEC", help="Name of a spec (see `accous bench list`), or a TOML file.")
+]
+_Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", help="Folder for the results.", show_default="results/SPEC", rich_help_panel="Where"
+    ),
+]
+_Jobs = Annotated[
+    int, typer.Option("--jobs", "-j", help="Number of processes on this machine.", rich_help_panel="Where")
+]
+_Dask = Annotated[
+    str | None,
+    typer.Option("--dask", metavar="ADDRESS", help="Run on the Dask cluster at tcp://...", rich_help_panel="Where"),
+]
+_PART = "Only a part of the grid (several, separated by commas)"
+_Contenders = Annotated[str | None, typer.Option("--contenders", help="Only these.", rich_help_panel=_PART)]
+_Datasets = Annotated[str | None, typer.Option("--datasets", help="Only these.", rich_help_panel=_PART)]
+_Shifts = Annotated[str | None, typer.Option("--shifts", help="Only these.", rich_help_panel=_PART)]
+_BatchSizes = Annotated[str | None, typer.Option("--batch-sizes", help="Only these.", rich_help_panel=_PART)]
+_Seeds = Annotated[str | None, typer.Option("--seeds", help="Only these.", rich_help_panel=_PART)]
+_Rounds = Annotated[
+    int | None, typer.Option("--rounds", help="Number of rounds, instead of the spec's.", rich_help_panel=_PART)
+]
+_Protocol = Annotated[
+    str | None,
+    typer.Option(
+        "--protocol", help="predict_first, fresh_rows or batch_first, instead of the spec's.", rich_help_panel=_PART
+    ),
+]
+_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not show a progress bar or messages.")]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+@bench.command("list", epilog="Example: accous bench list --json")
+def list_specs(as_json: _AsJson = False) -> int:
+    """List the specs, contenders, data sets and shifts."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from accous_bench.contenders import contender_names
+    from accous_bench.problems import get_problem, problem_names
+    from accous_bench.spec import find_spec, read_spec, spec_names
+
+    specs = [read_spec(find_spec(name)) for name in spec_names()]
+    if as_json:
+        record = {
+            "specs": {spec.name: {"title": spec.title, "runs": len(spec.runs())} for spec in specs},
+            "contenders": list(contender_names()),
+            "datasets": {name: list(get_problem(name).shifts) for name in problem_names()},
+        }
+        typer.echo(json.dumps(record, indent=2))
+        return 0
+    table = Table("spec", "runs", "what", title="Specs", title_justify="left")
+    for spec in specs:
+        table.add_row(spec.name, str(len(spec.runs())), f"{spec.title}. {' '.join(spec.description.split())}")
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(f"Contenders: {', '.join(contender_names())}")
+    console.print(
+        "Data sets: " + "; ".join(f"{name} ({', '.join(get_problem(name).shifts)})" for name in problem_names())
+    )
+    return 0
+
+
+@bench.command(
+    epilog="Examples: accous bench run smoke --jobs 2; accous bench run table3 --contenders FIX,OLRE,Accous,oracle"
+)
+def run(
+    spec: _SpecName,
+    output: _Output = None,
+    jobs: _Jobs = 1,
+    dask: _Dask = None,
+    contenders: _Contenders = None,
+    datasets: _Datasets = None,
+    shifts: _Shifts = None,
+    batch_sizes: _BatchSizes = None,
+    seeds: _Seeds = None,
+    rounds: _Rounds = None,
+    protocol: _Protocol = None,
+    quiet: _Quiet = False,
+    as_json: _AsJson = False,
+) -> int:
+    """Run a grid; finished runs are not run again.
+
+    Every run is one line of JSON in the output folder, written as soon as it is finished: you can interrupt and restart
+    at any time. A run that fails is recorded and the others continue; the next start tries it again.
+    """
+    if jobs < 1:
+        raise ParameterError(f"--jobs must be at least 1, got {jobs}.")
+    from rich.console import Console
+
+    from accous.checkpoint.files import exclusive_lock
+    from accous_bench.spec import find_spec, prepare, read_spec
+
+    chosen = _texts(contenders=contenders, datasets=datasets, shifts=shifts)
+    chosen |= _numbers(batch_sizes=batch_sizes, seeds=seeds)
+    wanted = _with_protocol(_with_rounds(read_spec(find_spec(spec)).only(**chosen), rounds), protocol)
+    folder = output or Path("results") / wanted.name
+    remarks = Console(stderr=True, quiet=quiet, highlight=False)
+    prepare(wanted, tell=lambda remark: remarks.print(remark, soft_wrap=True))
+    folder.mkdir(parents=True, exist_ok=True)
+    with exclusive_lock(folder, "accous bench run"):
+        return _play(wanted.runs(), folder / f"{wanted.name}.jsonl", jobs, dask, remarks, as_json=as_json)
+
+
+def _play(runs: list[Run], file: Path, jobs: int, dask: str | None, remarks: Console, *, as_json: bool) -> int:
+    from accous_bench.grid import play_grid, read_rows, unfinished
+
+    left = unfinished(runs, file)
+    remarks.print(f"{len(left)} of {len(runs)} runs to do, results in {file}", soft_wrap=True)
+    with GridProgress(left, 1 if dask else jobs, remarks) as progress:
+        try:
+            play_grid(left, file, n_jobs=jobs, dask=dask, on_row=progress.note)
+        except KeyboardInterrupt:
+            remarks.print(
+                f"Stopped: {progress.n_finished} of {len(left)} runs are finished and kept. Run it again to continue."
+            )
+            raise
+    wanted = {run.identity() for run in runs}
+    rows = [row for row in read_rows(file) if row["run"] in wanted]
+    failed = [row for row in rows if row["status"] == "failed"]
+    if as_json:
+        typer.echo(json.dumps({"file": str(file), "done": len(rows) - len(failed), "failed": len(failed)}))
+    for row in failed[:5]:
+        where = "{contender} on {dataset}, {shift}, batches of {batch_size}, seed {seed}".format(**row)
+        remarks.print(f"failed: {where}: {row['reason']}", markup=False, soft_wrap=True)
+    if failed:
+        typer.echo(
+            f"accous: {len(failed)} of {len(rows)} runs failed; run the same command to try them again.", err=True
+        )
+        return 1
+    remarks.print(f"All {len(rows)} runs are done. Next: accous bench report {file.parent}", soft_wrap=True)
+    return 0
+
+
+def _with_rounds(spec: Spec, rounds: int | None) -> Spec:
+    from dataclasses import replace
+
+    if rounds is None:
+        return spec
+    if rounds < 1:
+        raise ParameterError(f"--rounds must be at least 1, got {rounds}.")
+    return replace(spec, rounds=(rounds,))
+
+
+def _with_protocol(spec: Spec, protocol: str | None) -> Spec:
+    from dataclasses import replace
+
+    from accous.parameters import did_you_mean
+    from accous_bench.contenders import PROTOCOLS
+
+    if protocol is None:
+        return spec
+    if protocol not in PROTOCOLS:
+        meant = did_you_mean(protocol, PROTOCOLS)
+        raise ParameterError(f"--protocol must be one of {', '.join(PROTOCOLS)}, got {protocol!r}{meant}.")
+    return replace(spec, protocol=protocol)
+
+
+def _texts(**options: str | None) -> dict[str, list[Any]]:
+    return {
+        key: [part.strip() for part in text.split(",") if part.strip()]
+        for key, text in options.items()
+        if text is not None
+    }
+
+
+def _numbers(**options: str | None) -> dict[str, list[Any]]:
+    numbers: dict[str, list[Any]] = {}
+    for key, parts in _texts(**options).items():
+        try:
+            numbers[key] = [int(part) for part in parts]
+        except ValueError as error:
+            option = "--" + key.replace("_", "-")
+            raise ParameterError(f"{option} takes integers separated by commas, got {options[key]!r}.") from error
+    return numbers

@@ -1,0 +1,556 @@
+"""The contenders by name: the paper's eight, variants of them, two bounds, and those that users register.
+
+A factory makes a contender. It learns from ``fit(X, y)`` and ``adapt(X_batch)``, and predicts with ``predict(X)``. The
+protocol of a run, the same for every contender, says when it sees a batch and what it is scored on:
+
+==================  ====================================================================================================
+``predict_first``   predict the batch, then learn from it: what a deployed model does
+``fresh_rows``      learn from the batch, then predict other rows of the same distribution, which nobody has seen
+``batch_first``     learn from the batch, then predict that batch: for users who can wait for a whole batch
+==================  ====================================================================================================
+
+Examples
+--------
+>>> from accous import AdaptiveClassifier, RULSIF
+>>> from accous_bench.contenders import Contender, contender_names, make_contender, register, unregister
+>>> make_contender("uLSIF", random_state=0)
+AdaptiveClassifier(fallback='none', random_state=0, ratio=ULSIF(random_state=0),
+                   standardize=False)
+>>> def comparable(seed):  # the settings of the built-in contenders, but for the ratio
+...     ratio = RULSIF(random_state=seed)
+...     return AdaptiveClassifier(ratio=ratio, standardize=False, fallback="none", random_state=seed)
+>>> register(Contender("RuLSIF", comparable))
+>>> contender_names()[-1]
+'RuLSIF'
+>>> unregister("RuLSIF")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accous.arrays import FloatArray
+from accous.diagnostics.losses import effective_sample_size
+from accous.exceptions import DataError, ParameterError
+from accous.model.estimators import AdaptiveClassifier
+from accous.model.predictors import LinearPredictor, LogisticErm
+from accous.parameters import did_you_mean, require_integer
+from accous.ratio.base import RatioEstimator
+from accous.ratio.features import LARGEST_NORM
+from accous.ratio.one_step import KLIEP, KMM, ULSIF, LogisticRatio
+from accous.ratio.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
+from accous.streams import GaussianStream
+from accous_bench.dann import DANN
+
+__all__ = [
+    "BATCH_FIRST", "FRESH_ROWS", "LIMIT", "ORACLE", "PAPER_CONTENDERS", "PREDICT_FIRST", "PROTOCOLS", "AlphaFilter",
+    "Contender", "Limit", "NewtonStepRatio", "Oracle", "contender_names", "fit_on", "get_contender", "make_contender",
+    "register", "rounds", "unregister",
+]  # fmt: skip
+
+# --- two bounds, and the paper's LR ---
+
+
+class Oracle:
+    """A lower bound on the error: weighted ERM with the true ratio, which is unknown in practice.
+
+    The built-in regression on the reference is weighted with the ratios that ``adapt_to`` receives.
+
+    It is fitted when somebody asks for it: rounds that are not scored cost no fit.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Inverse strength of the penalty, as in `AdaptiveClassifier`.
+
+    Examples
+    --------
+    >>> from accous_bench.contenders import Oracle
+    >>> from accous.streams import GaussianStream, LinearShift
+    >>> stream = GaussianStream(LinearShift(), n_rounds=10)
+    >>> oracle = Oracle().fit(*stream.reference())
+    >>> before = stream.risk(oracle.estimator_, alpha=0.1)
+    >>> oracle.adapt_to(stream.reference_ratio(alpha=0.1))
+    >>> stream.risk(oracle.estimator_, alpha=0.1) < before
+    True
+    """
+
+    erm_: LogisticErm
+    weights_: NDArray[np.float64]
+    _fitted: LinearPredictor | None
+    _is_fitted_to_weights: bool
+
+    def __init__(self, C: float = 1.0) -> None:
+        self.C = C
+
+    def __repr__(self) -> str:
+        return f"Oracle(C={self.C!r})"
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit on the unweighted reference."""
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        self.erm_ = LogisticErm(np.ascontiguousarray(X, dtype=np.float64), labels, self.classes_, self.C)
+        self.weights_ = np.ones(len(labels))
+        self._fitted, self._is_fitted_to_weights = None, False
+        return self
+
+    def adapt_to(self, ratio: NDArray[np.float64]) -> None:
+        """Take these ratios of the reference rows as weights; all are equal if none of the rows can occur."""
+        mean = ratio.mean()
+        weights = ratio / mean if mean > 0.0 else np.ones(len(ratio))
+        if not np.array_equal(weights, self.weights_):
+            self.weights_, self._is_fitted_to_weights = weights, False
+
+    @property
+    def estimator_(self) -> LinearPredictor:
+        """The regression with the current weights."""
+        if self._fitted is None or not self._is_fitted_to_weights:
+            self._fitted = self.erm_.fit(self.weights_, self._fitted)
+            self._is_fitted_to_weights = True
+        return self._fitted
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Most probable class of each row."""
+        return np.asarray(self.estimator_.predict(X))
+
+    @property
+    def effective_sample_size_(self) -> float:
+        """Effective number of rows under the true ratio."""
+        return effective_sample_size(self.weights_)
+
+
+N_ALPHAS = 101
+DIFFUSIONS = (0.002, 0.006, 0.02, 0.06)
+JUMPS = (0.0, 0.001, 0.01, 0.03)
+SHARE = 0.001
+_LEAST_PROBABILITY = 1e-100  # keeps the evidence of a kernel positive when the rows contradict it
+
+
+class AlphaFilter:
+    r"""A Bayes filter for the weight ``alpha_t`` of ``D_t = (1 - alpha_t) D' + alpha_t D''``, given both densities.
+
+    On a grid of 101 values of alpha, each kernel k says how alpha moves from one round to the next. It diffuses with
+    standard deviation :math:`\sigma_k`, or jumps anywhere with probability :math:`h_k`:
+
+    .. math:: K_k = (1 - h_k) \exp\big(\tfrac{\sigma_k^2}{2 \delta^2} L\big) + h_k \, U
+
+    Here :math:`\delta` is the step of the grid, L the second difference with reflecting ends, and U the matrix whose
+    entries are all 1 / 101. After the rows :math:`x_1, \dots, x_n` of a round, with
+    :math:`\ell(\alpha) = \prod_i \big[(1 - \alpha) D'(x_i) + \alpha D''(x_i)\big]`,
+
+    .. math::
+        e_k = \sum_\alpha p_k(\alpha) \ell(\alpha), \qquad
+        p_k \leftarrow \frac{p_k \ell}{e_k} K_k, \qquad
+        w_k \leftarrow (1 - s) \frac{w_k e_k}{\sum_j w_j e_j} + \frac{s}{16}
+
+    with the share s = 0.001: the kernels are averaged by evidence, and none is ever out of the race. All start equal,
+    with every alpha equally likely.
+
+    Attributes
+    ----------
+    alphas : ndarray of shape (101,)
+    probabilities : ndarray of shape (4, 4, 101)
+        :math:`p_k`, the distribution of the next round's alpha under each diffusion and jump probability.
+    weights : ndarray of shape (4, 4)
+        :math:`w_k`, the weight of each diffusion and jump probability.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accous_bench.contenders import AlphaFilter
+    >>> tracker = AlphaFilter()
+    >>> round(tracker.mean, 12)
+    0.5
+    >>> for _ in range(100):
+    ...     tracker.learn(np.array([0.0]), np.array([1.0]))  # a row that only D'' can have drawn
+    >>> tracker.mean > 0.97
+    True
+    """
+
+    def __init__(self) -> None:
+        self.alphas = np.linspace(0.0, 1.0, N_ALPHAS)
+        self.probabilities = np.full((len(DIFFUSIONS), len(JUMPS), N_ALPHAS), 1.0 / N_ALPHAS)
+        self.weights = np.full((len(DIFFUSIONS), len(JUMPS)), 1.0 / (len(DIFFUSIONS) * len(JUMPS)))
+        self._diffusions = _diffusion_matrices()
+        self._jumps = np.array(JUMPS)[:, None]
+
+    @property
+    def mean(self) -> float:
+        """The expected alpha of the next round, given all rows so far."""
+        return float(np.sum(self.weights * (self.probabilities @ self.alphas)))
+
+    def learn(self, first: FloatArray, second: FloatArray) -> None:
+        """Learn from the rows of a round.
+
+        Parameters
+        ----------
+        first, second : ndarray of shape (n_rows,)
+            Densities of the rows under ``D'`` and ``D''``. A factor that a row has in both does not matter.
+        """
+        with np.errstate(divide="ignore"):
+            logs = np.log(first[:, None] * (1.0 - self.alphas) + second[:, None] * self.alphas).sum(axis=0)
+        joint = self.probabilities * np.exp(logs - logs.max())
+        evidence = joint.sum(axis=2)
+        weights = self.weights * evidence
+        self.weights = (1.0 - SHARE) * weights / weights.sum() + SHARE / weights.size
+        moved = (joint / evidence[:, :, None]) @ self._diffusions
+        self.probabilities = np.maximum((1.0 - self._jumps) * moved + self._jumps / N_ALPHAS, _LEAST_PROBABILITY)
+
+
+def _diffusion_matrices() -> FloatArray:
+    """Return the matrix exponential for each diffusion; rows and columns of each matrix sum to 1."""
+    second_difference = np.diag(np.full(N_ALPHAS - 1, 1.0), 1) + np.diag(np.full(N_ALPHAS - 1, 1.0), -1)
+    second_difference -= np.diag(second_difference.sum(axis=1))
+    eigenvalues, vectors = np.linalg.eigh(second_difference)
+    times = 0.5 * (np.array(DIFFUSIONS) * (N_ALPHAS - 1)) ** 2
+    matrices: FloatArray = (vectors * np.exp(times[:, None, None] * eigenvalues)) @ vectors.T
+    return np.maximum(matrices, 0.0)
+
+
+class Limit(Oracle):
+    """The limit of what past rows can tell: the oracle's regression, weighted at the mean alpha of a Bayes filter.
+
+    The oracle knows the weight ``alpha_t`` of every round, which no method can learn from rows before the round. The
+    limit knows everything else, the densities of both parts, and infers ``alpha_t``. The distance between the two is
+    out of reach; the distance between the limit and a method is what better estimation could still gain.
+
+    The ratio is linear in alpha, so this ratio is also the filter's mean ratio. The model of a round depends on the
+    rows before that round only.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Inverse strength of the penalty, as in `AdaptiveClassifier`.
+
+    Examples
+    --------
+    >>> from accous_bench.contenders import Limit
+    >>> from accous.streams import GaussianStream, SquareShift
+    >>> stream = GaussianStream(SquareShift(period=50), n_rounds=100)
+    >>> limit = Limit()
+    >>> limit.know_parts(stream)
+    >>> limit = limit.fit(*stream.reference())
+    >>> before = stream.risk(limit.estimator_, alpha=0.0)
+    >>> for batch in stream:
+    ...     limit.adapt(batch.X)
+    >>> stream.risk(limit.estimator_, alpha=0.0) < before
+    True
+    """
+
+    filter_: AlphaFilter
+    _stream: GaussianStream | None = None
+
+    def __repr__(self) -> str:
+        return f"Limit(C={self.C!r})"
+
+    def know_parts(self, stream: Any) -> None:
+        """Take the densities of both parts from the stream; call this before ``fit``.
+
+        Raises
+        ------
+        DataError
+            If the stream is not a `GaussianStream` whose reference has rows of both parts.
+        """
+        if not (isinstance(stream, GaussianStream) and 0.0 < stream.alpha_0 < 1.0):
+            raise DataError(
+                "The limit needs the densities of the two parts that a stream mixes. Only the Gaussian problems "
+                "(gaussian, gaussian_published) have them: leave the limit out."
+            )
+        self._stream = stream
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit on the reference; the filter has seen no rows yet."""
+        stream = self._known_stream()
+        super().fit(X, y)
+        self.filter_ = AlphaFilter()
+        self.adapt_to(stream.reference_ratio(self.filter_.mean))
+        return self
+
+    def adapt(self, X: Any) -> None:
+        """Learn from a batch; the weights are for the next round."""
+        stream = self._known_stream()
+        # Densities divided by that of the reference.
+        self.filter_.learn(stream.true_ratio(X, alpha=0.0), stream.true_ratio(X, alpha=1.0))
+        self.adapt_to(stream.reference_ratio(self.filter_.mean))
+
+    def _known_stream(self) -> GaussianStream:
+        if self._stream is None:
+            raise DataError("The limit does not know the parts yet: call know_parts(stream) before fit.")
+        return self._stream
+
+
+class NewtonStepRatio(RatioEstimator):
+    r"""Online Newton Steps from :math:`\theta = 0` on one batch: a base learner that forgets after every round.
+
+    The paper's ablation "LR" estimates the ratio of a round "by an ONS with a logistic regression model" and does not
+    give the number of steps. Here a batch is played ``n_steps`` times by a new learner of
+    `accous.SingleLearnerRatio` in its default configuration, one step unless you say otherwise.
+    `accous.LogisticRatio` goes to the optimum of the same loss with a penalty instead.
+
+    Parameters
+    ----------
+    n_steps : int, default=1
+    max_ratio : float, default=100.0
+        Larger ratios are clipped to this value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accous_bench.contenders import NewtonStepRatio
+    >>> rng = np.random.default_rng(0)
+    >>> ratio = NewtonStepRatio().fit(rng.normal(size=(500, 1)))
+    >>> first = ratio.partial_fit([[1.0]]).reference_ratio_
+    >>> again = ratio.partial_fit([[-1.0]]).partial_fit([[1.0]]).reference_ratio_
+    >>> bool((first == again).all())
+    True
+    """
+
+    start_: SingleLearnerRatio
+    learner_: SingleLearnerRatio
+    n_rounds_: int
+
+    def __init__(self, n_steps: int = 1, *, max_ratio: float = 100.0) -> None:
+        self.n_steps = n_steps
+        self.max_ratio = max_ratio
+
+    @property
+    def reference_ratio_(self) -> FloatArray:
+        """Ratio of every reference row under the last batch; ones before the first."""
+        return self.learner_.reference_ratio_
+
+    def _start(self, X: Any) -> None:
+        require_integer("n_steps", self.n_steps, at_least=1)
+        self.start_ = SingleLearnerRatio(max_ratio=self.max_ratio).fit(X)
+        self.learner_, self.n_rounds_ = self.start_, 0
+
+    def _play(self, X: Any) -> None:
+        learner = copy(self.start_)  # learners replace what they know, so the one at the start stays as it is
+        for _ in range(int(self.n_steps)):
+            learner.partial_fit(X)
+        self.learner_, self.n_rounds_ = learner, self.n_rounds_ + 1
+
+    def _ratio(self, X: Any) -> FloatArray:
+        return self.learner_.predict_ratio(X)
+
+
+# --- the registry ---
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A factory, with what a benchmark needs to know about it.
+
+    Attributes
+    ----------
+    name : str
+    make : callable
+        Takes a seed and returns a new classifier with ``fit``, ``adapt`` and ``predict``.
+    is_told_ratio : bool, default=False
+        Whether ``adapt_to`` passes it the true ratio of the reference rows instead of the batch. Such an entry is a
+        bound, not a real contender.
+    knows_parts : bool, default=False
+        Whether ``know_parts`` passes it the stream before ``fit``, for the densities of the two parts. This is a bound
+        too.
+    forgets : bool, default=False
+        Whether it keeps nothing from one round to the next. Such a contender may play a part of the rounds only.
+    every : int, default=1
+        Of the part of the rounds that contenders which forget play, it plays one round of so many, because it is slow.
+    needs_module : str or None, default=None
+        A module of the extra ``deep`` that it needs to run.
+    """
+
+    name: str
+    make: Callable[[Any], Any]
+    is_told_ratio: bool = False
+    knows_parts: bool = False
+    forgets: bool = False
+    every: int = 1
+    needs_module: str | None = None
+
+    def __call__(self, random_state: Any = 0) -> Any:
+        """Return a new classifier."""
+        return self.make(random_state)
+
+
+def _weighted_by(
+    ratio: Callable[..., RatioEstimator], fallback: str = "none", **parameters: Any
+) -> Callable[[Any], AdaptiveClassifier]:
+    """Return a factory for importance-weighted ERM with a ratio of this class; what is not given has its default.
+
+    The methods from the literature run as published, without the fallback of accous.
+    """
+
+    def make(random_state: Any) -> AdaptiveClassifier:
+        takes_seed = "random_state" in ratio().get_params()
+        fresh = ratio(random_state=random_state, **parameters) if takes_seed else ratio(**parameters)
+        return AdaptiveClassifier(ratio=fresh, standardize=False, fallback=fallback, random_state=random_state)
+
+    return make
+
+
+_CONTENDERS = {
+    contender.name: contender
+    for contender in (
+        Contender("FIX", _weighted_by(NoShift)),
+        Contender("DANN", lambda seed: DANN(random_state=seed), forgets=True),
+        Contender("KMM", _weighted_by(KMM), forgets=True),
+        Contender("KLIEP", _weighted_by(KLIEP), forgets=True),
+        Contender("uLSIF", _weighted_by(ULSIF), forgets=True),
+        Contender("LR", _weighted_by(LogisticRatio), forgets=True),
+        Contender("OLRE", _weighted_by(SingleLearnerRatio)),
+        Contender("Accous", _weighted_by(OnlineDensityRatio, "auto")),
+    )
+}
+PAPER_CONTENDERS = tuple(_CONTENDERS)
+LIMIT, ORACLE = "limit", "oracle"
+# A round without a ridge or with cross-validation takes 2 to 6 ms, several times as long as the others.
+_SLOW = 5
+# The paper's Algorithms 1 and 2 with its own step, radius and bound, without intercept and scaling.
+_LITERAL: dict[str, Any] = {
+    "feature_map": "identity",
+    "fit_intercept": False,
+    "scale_features": False,
+    "feature_bound": LARGEST_NORM,
+    "step_size": "theory",
+    "start": "zero",
+    "meta_range": "paper",
+}
+_CONTENDERS |= {
+    contender.name: contender
+    for contender in (
+        Contender(
+            "KMM (no ridge)",
+            _weighted_by(KMM, ridge=0, mass_tolerance="literature", max_ratio=1000.0),
+            forgets=True,
+            every=_SLOW,
+        ),
+        Contender("KLIEP (cv)", _weighted_by(KLIEP, width="cv"), forgets=True, every=_SLOW),
+        Contender("uLSIF (cv)", _weighted_by(ULSIF, width="cv", ridge="cv"), forgets=True, every=_SLOW),
+        Contender("LR (Newton step)", _weighted_by(NewtonStepRatio), forgets=True),
+        # A guess at settings that the paper does not give: a width of 1 whatever the data, no ridge, a weak penalty.
+        Contender(
+            "KMM (unit width)",
+            _weighted_by(KMM, width=1.0, ridge=0, max_ratio=1000.0),
+            forgets=True,
+            every=_SLOW,
+        ),
+        Contender("KLIEP (unit width)", _weighted_by(KLIEP, width=1.0), forgets=True),
+        Contender("uLSIF (unit width)", _weighted_by(ULSIF, width=1.0), forgets=True),
+        Contender("LR (weak penalty)", _weighted_by(LogisticRatio, ridge=0.01), forgets=True),
+        Contender("Accous (literal)", _weighted_by(OnlineDensityRatio, **_LITERAL)),
+        # The paper's ensemble with our step, radius and scaling, without what accous adds: pool, shrinkage and veto.
+        Contender("Accous (ensemble only)", _weighted_by(OnlineDensityRatio, pool="none")),
+        Contender(LIMIT, lambda _: Limit(), knows_parts=True),
+        Contender(ORACLE, lambda _: Oracle(), is_told_ratio=True),
+    )
+}
+_BUILT_IN = tuple(_CONTENDERS)
+
+
+def contender_names() -> tuple[str, ...]:
+    """Return all names: first the paper's in its order, then variants and the two bounds, then registered ones."""
+    return tuple(_CONTENDERS)
+
+
+def get_contender(name: str) -> Contender:
+    """Return the contender with this name."""
+    if name not in _CONTENDERS:
+        meant = did_you_mean(name, _CONTENDERS)
+        raise ParameterError(
+            f"There is no contender {name!r}{meant}: name one of {', '.join(_CONTENDERS)}, or register it."
+        )
+    return _CONTENDERS[name]
+
+
+def make_contender(name: str, random_state: Any = 0) -> Any:
+    """Return a new classifier of the contender with this name."""
+    return get_contender(name)(random_state)
+
+
+def register(contender: Contender) -> None:
+    """Add your own contender; raise a ParameterError if the name is taken."""
+    if not isinstance(contender, Contender):
+        raise ParameterError(f"register takes a Contender(name, make), got {contender!r}.")
+    if contender.name in _CONTENDERS:
+        raise ParameterError(f"A contender {contender.name!r} already exists: choose another name.")
+    _CONTENDERS[contender.name] = contender
+
+
+def unregister(name: str) -> None:
+    """Remove a registered contender; built-in ones cannot be removed."""
+    if name in _BUILT_IN:
+        raise ParameterError(f"{name!r} is built in and cannot be removed.")
+    get_contender(name)
+    del _CONTENDERS[name]
+
+
+# --- protocols ---
+
+PREDICT_FIRST, FRESH_ROWS, BATCH_FIRST = PROTOCOLS = ("predict_first", "fresh_rows", "batch_first")
+
+
+def fit_on(stream: Any, contender: Contender, model: Any) -> None:
+    """Fit the contender's model on the reference of the stream, after telling it what this contender may know."""
+    if contender.knows_parts:
+        model.know_parts(stream)
+    model.fit(*stream.reference())
+
+
+def rounds(
+    contender: Contender,
+    model: Any,
+    stream: Any,
+    protocol: str = PREDICT_FIRST,
+    is_played: NDArray[np.bool_] | None = None,
+) -> Iterator[Any]:
+    """Yield, in each round, the rows to predict when it is time to predict them.
+
+    The oracle is told the true ratio of the round before it predicts, under every protocol.
+
+    Parameters
+    ----------
+    contender : Contender
+    model : object
+        A fitted model of the contender.
+    stream : Stream
+    protocol : str
+    is_played : ndarray of bool, optional
+        Which rounds to play; None plays all. Only for a contender that keeps nothing from one round to the next: it
+        then learns only from the batches that the played rounds need.
+    """
+    is_played = np.ones(len(stream), dtype=bool) if is_played is None else is_played
+    learns_before = protocol != PREDICT_FIRST
+    needs_batch = is_played if learns_before else np.append(is_played[1:], not contender.forgets)
+    fresh = _fresh_batches(stream) if protocol == FRESH_ROWS else None
+    for batch in stream:
+        scored, place = batch if fresh is None else next(fresh), batch.round - 1
+        learns = needs_batch[place] and not contender.is_told_ratio
+        if contender.is_told_ratio and is_played[place]:
+            model.adapt_to(_true_ratio(stream, batch.alpha))
+        if learns and learns_before:
+            model.adapt(batch.X)
+        if is_played[place]:
+            yield scored
+        if learns and not learns_before:
+            model.adapt(batch.X)
+
+
+def _fresh_batches(stream: Any) -> Iterator[Any]:
+    if not hasattr(stream, "fresh_batches"):
+        raise DataError(
+            "Nobody can draw other rows of a round of this stream: use the protocol predict_first or batch_first."
+        )
+    return iter(stream.fresh_batches())
+
+
+def _true_ratio(stream: Any, alpha: float) -> FloatArray:
+    if not hasattr(stream, "reference_ratio") or np.isnan(alpha):
+        raise DataError("The true ratio of this stream is not known: leave the oracle out.")
+    ratio: FloatArray = stream.reference_ratio(alpha)
+    return ratio

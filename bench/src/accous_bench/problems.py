@@ -1,0 +1,470 @@
+"""The streams of a benchmark by data set name: simulated, mixed from real rows or images, or in order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
+
+from accous import datasets
+from accous.arrays import FloatArray, IntArray
+from accous.deep.features import embeddings_of, fit_reduction
+from accous.exceptions import DataError, ParameterError
+from accous.parameters import did_you_mean
+from accous.streams import (
+    Batch,
+    BernoulliShift,
+    ConstantShift,
+    GaussianStream,
+    LinearShift,
+    MixtureStream,
+    MovingGaussianStream,
+    OrderedStream,
+    Shift,
+    SineShift,
+    SquareShift,
+)
+from accous.text import import_extra
+from accous_bench.images import ImagePair, ImageYears, has_cifar_cinic, load_cifar_cinic, load_mnist_svhn, load_yearbook
+
+__all__ = [
+    "ALPHA_0", "DESCRIBED", "MIXED", "NATURAL", "SHIFTS", "STUDIED", "TUNED", "PartOfReference", "Problem", "Setting",
+    "Stream", "get_problem", "problem_names", "register_problem",
+]  # fmt: skip
+
+ALPHA_0 = 0.9
+NATURAL = "natural"
+DESCRIBED = "_described"  # ends the names of tables whose reference is one part (paper, "Experiment Setup", Datasets)
+TUNED = "_tuned"  # ends the names of images whose backbone was trained on the reference
+_MIXING: dict[str, Shift] = {
+    "Lin": LinearShift(),
+    "Squ": SquareShift(),
+    "Sin": SineShift(),
+    "Ber": BernoulliShift(),
+    "none": ConstantShift(ALPHA_0),
+}
+_PERIODS = (16, 32, 64, 128, 256)
+STUDIED = {f"Squ{period}": SquareShift(period=period) for period in _PERIODS}
+"""Square shifts whose period is the length of an interval of the cover, to study the weights of the learners."""
+MIXED = tuple(_MIXING)
+"""Shifts of every stream that mixes two parts."""
+SHIFTS = _MIXING | STUDIED | {"fixed path": LinearShift(), "growing path": SquareShift()}
+"""All shifts by name."""
+
+
+class Stream(Protocol):
+    """What a run needs: a labelled reference and batches, and ``reference_ratio`` and ``risk`` if they are known."""
+
+    def reference(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the labelled reference."""
+
+    def __iter__(self) -> Iterator[Batch]: ...
+
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The settings that a stream is made from."""
+
+    shift: str
+    batch_size: int
+    n_rounds: int
+    seed: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A data set, with the streams that can be made from it.
+
+    Attributes
+    ----------
+    name, title : str
+    shifts : tuple of str
+        Names of the shifts that its streams can have.
+    make : callable
+        Takes a `Setting` and returns a `Stream`.
+    options : tuple of str
+        Further options that a spec may set.
+    prepare : callable
+        Called once before any run; fetches the data, or raises an error that says why it cannot.
+    patience : str
+        Message to print before ``prepare`` if it may take minutes.
+    """
+
+    name: str
+    title: str
+    shifts: tuple[str, ...]
+    make: Callable[[Setting], Any]
+    options: tuple[str, ...] = ()
+    prepare: Callable[[], object] = lambda: None
+    patience: str = ""
+
+
+# --- images ---
+
+
+@dataclass(frozen=True)
+class PartOfReference:
+    """A mixture whose reference is only a part of its labelled rows: the backbone was trained on the others."""
+
+    stream: MixtureStream
+    indices: IntArray
+
+    def __len__(self) -> int:
+        return len(self.stream)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self.stream)
+
+    def reference(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the labelled rows that the backbone has not seen."""
+        X, y = self.stream.reference()
+        return X[self.indices], y[self.indices]
+
+    def reference_ratio(self, alpha: float) -> FloatArray:
+        """Return the true ratio of every row of the reference."""
+        return self.stream.reference_ratio(alpha)[self.indices]
+
+    def risk(self, model: Any, alpha: float) -> float:
+        """Return the error rate of a fitted classifier under a mixture weight, over all rows that are not labelled."""
+        return self.stream.risk(model, alpha)
+
+    def fresh_batches(self) -> Iterator[Batch]:
+        """Yield other draws from the pools for the same rounds, never of labelled rows."""
+        return self.stream.fresh_batches()
+
+
+N_REFERENCE = 2000
+BACKBONE = "efficientnet_lite0"
+N_COMPONENTS = 512  # the width of the paper's features
+_MAX_NORM = 5.0  # as of `accous.deep.BackboneFeatures`
+PATIENCE = "images are embedded, which takes minutes the first time"
+TUNED_PATIENCE = (
+    "the backbone is trained on the reference of every seed, once per fold, which takes many minutes the first time"
+)
+YEARBOOK_FROM = 1945  # the paper's reference is the photos before this year
+_LOADERS: dict[str, Callable[[], Any]] = {
+    "mnist_svhn": load_mnist_svhn,
+    "cifar_cinic": lambda: _of_part("stand-in"),
+    "cifar_cinic_genuine": lambda: _of_part("genuine"),
+    "cifar_cinic_full": lambda: load_cifar_cinic("full"),
+    "yearbook": load_yearbook,
+}
+
+
+def _of_part(part: Literal["stand-in", "genuine"]) -> ImagePair:
+    """Load files that are not published anywhere; never substitute other images under the same title."""
+    if not has_cifar_cinic(part):
+        raise DataError(
+            f"The images of CIFAR10-CINIC10 ({part}) are not in ACCOUS_DATA: run cifar_cinic_full or "
+            "cifar_cinic_full_tuned instead, which download the published images."
+        )
+    return load_cifar_cinic(part)
+
+
+@cache
+def _images(name: str) -> ImagePair | ImageYears:
+    images: ImagePair | ImageYears = _LOADERS[name]()
+    return images
+
+
+def _all_images(name: str) -> NDArray[np.uint8]:
+    images = _images(name)
+    if isinstance(images, ImageYears):
+        return images.images
+    return np.concatenate((images.first.images, images.second.images))
+
+
+@cache
+def _embeddings(name: str, backbone: str = BACKBONE) -> NDArray[np.float32]:
+    """Return a frozen backbone's features of all images; they are computed once and then read from the cache."""
+    return embeddings_of(_all_images(name), backbone, cache=True)
+
+
+def _features(
+    name: str, labelled: IntArray, labels: IntArray, seed: int, options: dict[str, Any]
+) -> tuple[FloatArray, IntArray]:
+    """Return features of all images, fitted on the labelled ones, and which of these are the reference.
+
+    With ``fine_tune``, the backbone is trained on labelled images too.
+    """
+    n_components, network = options.get("n_components", N_COMPONENTS), options.get("backbone", BACKBONE)
+    if options.get("fine_tune"):
+        tuning = import_extra("accous_bench.tuning", "A tuned backbone")
+        backbone = tuning.TunedFeatures(network, n_components=n_components, random_state=seed)
+        backbone.set_params(cross_fit=options.get("cross_fit", backbone.cross_fit))
+        features: tuple[FloatArray, IntArray] = tuning.tuned_features(backbone, _all_images(name), labelled, labels)
+        return features
+    embeddings = _embeddings(name, network)
+    reduction = fit_reduction(embeddings[labelled], n_components, _MAX_NORM, seed)
+    return reduction.transform(embeddings), np.arange(len(labelled))
+
+
+@lru_cache(maxsize=2)  # the runs of a seed follow each other, whatever their shifts and contenders
+def _mixed_features(
+    name: str, n_reference: int, seed: int, options: tuple[tuple[str, Any], ...]
+) -> tuple[FloatArray, IntArray]:
+    places = np.arange(sum(map(len, _pool_labels(name))))[:, None]
+    rows, labels = _mixture(name, places, "Lin", 1, 1, n_reference, seed).reference()
+    return _features(name, rows[:, 0], labels, seed, dict(options))
+
+
+def _pool_labels(name: str) -> tuple[IntArray, IntArray]:
+    pair = _images(name)
+    assert isinstance(pair, ImagePair)
+    return pair.first.labels, pair.second.labels
+
+
+def _mixture(
+    name: str, rows: NDArray[Any], shift: str, batch_size: int, n_rounds: int, n_reference: int, seed: int
+) -> MixtureStream:
+    """Mix the rows of both pools; which rows are the reference depends only on the seed and the number of rows."""
+    first, second = _pool_labels(name)
+    return MixtureStream(
+        (rows[: len(first)], first),
+        (rows[len(first) :], second),
+        SHIFTS[shift],
+        n_rounds=n_rounds,
+        batch_size=batch_size,
+        n_reference=n_reference,
+        alpha_0=ALPHA_0,
+        random_state=seed,
+    )
+
+
+def _mixed(name: str, title: str, default_reference: int = N_REFERENCE) -> Problem:
+    """Mix the two pools: 10 % of the reference from the first, 90 % from the second."""
+
+    def make(setting: Setting) -> MixtureStream | PartOfReference:
+        options = dict(setting.options)
+        n_reference = options.pop("n_reference", default_reference)
+        features, indices = _mixed_features(name, n_reference, setting.seed, tuple(sorted(options.items())))
+        stream = _mixture(
+            name, features, setting.shift, setting.batch_size, setting.n_rounds, n_reference, setting.seed
+        )
+        return stream if len(indices) == n_reference else PartOfReference(stream, indices)
+
+    options = ("n_reference", "n_components", "backbone")
+    return Problem(name, title, MIXED, make, options, lambda: _embeddings(name), PATIENCE)
+
+
+def _tuned(frozen: Problem) -> Problem:
+    """Make the same streams, with a backbone trained on each seed's labelled images first, as in the paper."""
+
+    def make(setting: Setting) -> Any:
+        return frozen.make(replace(setting, options={**setting.options, "fine_tune": True}))
+
+    return replace(
+        frozen,
+        name=frozen.name + TUNED,
+        title=f"{frozen.title}, tuned backbone",
+        make=make,
+        options=(*frozen.options, "cross_fit"),
+        prepare=lambda: embeddings_of(_all_images(frozen.name)[:1]),  # report missing data before any run starts
+        patience=TUNED_PATIENCE,
+    )
+
+
+def _make_yearbook(setting: Setting) -> OrderedStream:
+    """Return portraits in order of year, shuffled within a year; each seed takes a different nine tenths of them."""
+    options = {"share": 0.9, **setting.options}
+    features, labels, n_first = _portraits(setting.seed, options.pop("share"), tuple(sorted(options.items())))
+    end = n_first + setting.n_rounds * setting.batch_size
+    return OrderedStream(features[:end], labels[:end], n_reference=n_first, batch_size=setting.batch_size)
+
+
+@lru_cache(maxsize=2)
+def _portraits(seed: int, share: float, options: tuple[tuple[str, Any], ...]) -> tuple[FloatArray, IntArray, int]:
+    """Return features and labels of the portraits that a seed takes, and how many of them are the reference."""
+    portraits = _images("yearbook")
+    assert isinstance(portraits, ImageYears)
+    generator = np.random.default_rng([seed, 4])
+    order = generator.permutation(len(portraits.years))  # the files list one sex after the other
+    order = order[np.argsort(portraits.years[order], kind="stable")]
+    kept = order[generator.random(len(order)) < share]
+    n_first = int(np.count_nonzero(portraits.years[kept] < YEARBOOK_FROM))
+    if not 2 <= n_first < len(kept):
+        raise DataError(f"Yearbook needs portraits before {YEARBOOK_FROM} as reference and later ones as stream.")
+    labels = portraits.labels[kept]
+    features, indices = _features("yearbook", kept[:n_first], labels[:n_first], seed, dict(options))
+    used = np.concatenate((indices, np.arange(n_first, len(kept))))  # without portraits that only the backbone has seen
+    return features[kept[used]], labels[used], len(indices)
+
+
+_FROZEN = (
+    _mixed("mnist_svhn", "MNIST-SVHN"),
+    _mixed("cifar_cinic", "CIFAR10-CINIC10 (stand-ins)"),
+    _mixed("cifar_cinic_genuine", "CIFAR10-CINIC10 (samples)", default_reference=1000),
+    _mixed("cifar_cinic_full", "CIFAR10-CINIC10"),
+    Problem(
+        "yearbook", "Yearbook", (NATURAL,), _make_yearbook,
+        ("share", "n_components", "backbone"), lambda: _embeddings("yearbook"), PATIENCE,
+    ),
+)  # fmt: skip
+IMAGE_PROBLEMS = (*_FROZEN, *map(_tuned, _FROZEN))
+
+
+# --- simulated streams and tables ---
+
+SPLITS = ("fixed", "seed")
+"""How a table is split in two: the same way in all runs, or anew for each seed."""
+
+
+def _gaussian(geometry: str) -> Callable[[Setting], GaussianStream]:
+    def make(setting: Setting) -> GaussianStream:
+        options = dict(setting.options)
+        shift = SHIFTS[setting.shift]
+        period = options.pop("period", None)
+        if period is not None and isinstance(shift, SquareShift | SineShift):
+            shift = replace(shift, period=period)
+        return GaussianStream(
+            shift,
+            geometry=geometry,
+            n_rounds=setting.n_rounds,
+            batch_size=setting.batch_size,
+            alpha_0=ALPHA_0,
+            random_state=setting.seed,
+            **options,
+        )
+
+    return make
+
+
+def _moving(setting: Setting) -> MovingGaussianStream:
+    return MovingGaussianStream(
+        SHIFTS[setting.shift],
+        n_rounds=setting.n_rounds,
+        batch_size=setting.batch_size,
+        random_state=setting.seed,
+        **setting.options,
+    )
+
+
+def _is_day(hours: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Reduce 24 hours to two classes of twelve hours each: two loads cannot distinguish 24 classes."""
+    return ((hours >= 7) & (hours < 19)).astype(np.int64)
+
+
+@cache
+def _halves(name: str, split_seed: int) -> tuple[tuple[NDArray[Any], NDArray[Any]], ...]:
+    """Split a table into two parts such that a classifier trained on one generalises poorly to the other."""
+    table = datasets.load(name)
+    is_second = datasets.split_in_two(table.X, table.y, random_state=split_seed)
+    return (table.X[~is_second], table.y[~is_second]), (table.X[is_second], table.y[is_second])
+
+
+def _halved(name: str, title: str, suffix: str = "", **defaults: Any) -> Problem:
+    """Mix the two halves of a table: one split for all seeds, or with ``split = "seed"`` one for each seed."""
+
+    def make(setting: Setting) -> MixtureStream:
+        options = {"alpha_0": ALPHA_0, "split": "fixed", **defaults, **setting.options}
+        split = options.pop("split")
+        if split not in SPLITS:
+            raise ParameterError(f"split must be one of {', '.join(SPLITS)}, got {split!r}.")
+        keywords = {
+            "n_rounds": setting.n_rounds,
+            "batch_size": setting.batch_size,
+            "random_state": setting.seed,
+            **options,
+        }
+        first, second = _halves(name, setting.seed if split == "seed" else 0)
+        # Scale the columns with statistics of the reference only, as in a real deployment.
+        scaler = StandardScaler().fit(MixtureStream(first, second, SHIFTS[setting.shift], **keywords).reference()[0])
+        pools = [(scaler.transform(X), y) for X, y in (first, second)]
+        return MixtureStream(pools[0], pools[1], SHIFTS[setting.shift], **keywords)
+
+    return Problem(name + suffix, title, MIXED, make, ("n_reference", "alpha_0", "split"), lambda: _halves(name, 0))
+
+
+def _described(name: str, title: str, n_reference: int) -> Problem:
+    """Mix the two halves as the paper describes it: the reference is of one part, and every run has its own split.
+
+    Half of the part goes to the stream, so that no row is in both; parts differ in size, the reference does not.
+    """
+    return _halved(name, f"{title} (as described)", DESCRIBED, n_reference=n_reference, alpha_0=1.0, split="seed")
+
+
+def _ordered(
+    name: str,
+    title: str,
+    *,
+    share: float,
+    group: str | None = None,
+    label: Callable[[NDArray[np.int64]], NDArray[Any]] = lambda y: y,
+) -> Problem:
+    """Take a random share of a table's rows in their order; each seed takes different rows."""
+
+    def make(setting: Setting) -> OrderedStream:
+        table = datasets.load(name)
+        options = {"share": share, "n_reference": 1000, **setting.options}
+        generator = np.random.default_rng([setting.seed, 4])
+        order = generator.permutation(len(table.y))
+        if group is not None:  # rows are in order of their group, and shuffled within a group
+            order = order[np.argsort(table.columns[group][order], kind="stable")]
+        else:
+            order = np.sort(order)
+        kept = order[generator.random(len(order)) < options["share"]]
+        n_first = int(options["n_reference"])
+        kept = kept[: n_first + setting.n_rounds * setting.batch_size]
+        scaler = StandardScaler().fit(table.X[kept[:n_first]])
+        X = scaler.transform(table.X[kept])
+        return OrderedStream(X, label(table.y[kept]), n_reference=n_first, batch_size=setting.batch_size)
+
+    return Problem(name, title, (NATURAL,), make, ("share", "n_reference"), lambda: datasets.load(name))
+
+
+_PROBLEMS = {
+    problem.name: problem
+    for problem in (
+        Problem(
+            "gaussian", "Gaussians (reconstructed)", (*MIXED, *STUDIED), _gaussian("reconstructed"),
+            ("angle", "n_features", "n_reference", "period"),
+        ),
+        Problem(
+            "gaussian_published", "Gaussians (as published)", MIXED, _gaussian("published"),
+            ("n_features", "n_reference", "period"),
+        ),
+        Problem(
+            "moving_gaussian", "One moving Gaussian", ("fixed path", "growing path"), _moving,
+            ("distance", "n_features", "n_reference"),
+        ),
+        _halved("diabetes", "Diabetes"),
+        _described("diabetes", "Diabetes", 192),
+        _halved("breast", "Breast"),
+        _described("breast", "Breast", 140),
+        _halved("breast_cancer", "Breast (diagnostic)"),
+        _ordered("gas_sensor", "Gas sensors", share=0.9, group="batch"),
+        _ordered("acs_employment", "Employment", share=0.1, group="year"),
+        _ordered("powersupply", "Power supply", share=0.9, label=_is_day),
+        *IMAGE_PROBLEMS,
+    )
+}  # fmt: skip
+
+
+def problem_names() -> tuple[str, ...]:
+    """Return all names, in order of registration."""
+    return tuple(_PROBLEMS)
+
+
+def get_problem(name: str) -> Problem:
+    """Return the problem with this name."""
+    if name not in _PROBLEMS:
+        meant = did_you_mean(name, _PROBLEMS)
+        raise ParameterError(
+            f"There is no data set {name!r}{meant}: name one of {', '.join(_PROBLEMS)}, or register it."
+        )
+    return _PROBLEMS[name]
+
+
+def register_problem(problem: Problem) -> None:
+    """Add your own data set; it replaces one with the same name."""
+    if not isinstance(problem, Problem):
+        raise ParameterError(f"register_problem takes a Problem(name, title, shifts, make), got {problem!r}.")
+    _PROBLEMS[problem.name] = problem

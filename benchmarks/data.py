@@ -1,0 +1,252 @@
+"""The data of the benchmarks: streams of two parts with exact answers, and real streams in order of time.
+
+A stream of two parts mixes D' with weight 1 - alpha_t and D'' with weight alpha_t. On Gaussians the true ratio and the
+risk of a linear model are known in closed form. On a table the parts are two disjoint pools of its rows; the ratio
+follows from the mixture weights, and the risk is the error on all rows of the pools, weighted by alpha_t.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
+
+from accous import datasets
+from accous.streams import BernoulliShift, ConstantShift, GaussianStream, LinearShift, SineShift, SquareShift
+from accous.table.columns import Choices, ColumnEncoder
+
+FloatArray = NDArray[np.float64]
+
+ALPHA_0 = 0.9
+MOVING = ("Lin", "Squ", "Sin", "Ber")
+# As fast as in a stream of 10,000 rounds, so that a shorter stream is a part of it.
+SHIFTS = {
+    "Lin": LinearShift(),
+    "Squ": SquareShift(period=100),
+    "Sin": SineShift(period=100),
+    "Ber": BernoulliShift(flip=0.01),
+    "none": ConstantShift(ALPHA_0),
+}
+TABLES = {
+    "diabetes": "diabetes_pima.npz",
+    "breast": "breast_wisconsin_original.npz",
+    "gas_sensor": "gas_sensor_drift.npz",
+    "acs_employment": "acs_employment_ma_2015_2018.npz",
+    "powersupply": "powersupply.npz",
+}
+TABLE_ROWS = 6000
+
+
+def data_folder() -> Path | None:
+    """Return the folder with the tables, from the environment variable ACCOUS_DATA."""
+    folder = os.environ.get("ACCOUS_DATA")
+    return Path(folder) if folder else None
+
+
+# --- streams of two parts ---------------------------------------------------------------------------------------
+
+
+class Problem(Protocol):
+    """One stream with its reference and its exact answers."""
+
+    X: FloatArray
+    y: NDArray[Any]
+    alphas: FloatArray
+
+    def batches(self) -> Iterator[FloatArray]:
+        """Yield the rows of each round."""
+
+    def component_risks(self, model: Any) -> tuple[float, float]:
+        """Return the error of a fitted model under D' and under D''."""
+
+    def true_ratio(self, alpha: float) -> FloatArray:
+        """Return the true ratio of every reference row when D'' has weight alpha."""
+
+
+def mixed(risks: tuple[float, float], alpha: float) -> float:
+    """Return the risk under the mixture with weight alpha on the second part."""
+    return (1.0 - alpha) * risks[0] + alpha * risks[1]
+
+
+class GaussianProblem:
+    """The reconstructed Gaussian stream."""
+
+    def __init__(self, shift: str, *, seed: int, **sizes: Any) -> None:
+        self.stream = GaussianStream(SHIFTS[shift], alpha_0=ALPHA_0, random_state=seed, **sizes)
+        self.X, self.y = self.stream.reference()
+        self.alphas = self.stream.alphas
+
+    def batches(self) -> Iterator[FloatArray]:
+        return (batch.X for batch in self.stream)
+
+    def component_risks(self, model: Any) -> tuple[float, float]:
+        return self.stream.component_risks(model)
+
+    def true_ratio(self, alpha: float) -> FloatArray:
+        return self.stream.true_ratio(self.X, alpha)
+
+
+class TableProblem:
+    """Rows of a table, split in two parts along their first principal component."""
+
+    def __init__(self, table: str, shift: str, *, n_reference: int, batch_size: int, n_rounds: int, seed: int) -> None:
+        X, y = _load_table(table)
+        rng = np.random.default_rng([seed, 1])
+        parts = [rng.permutation(part) for part in _split_in_two(X)]
+        n_reference = min(n_reference, len(X) // 2)
+        wanted = (n_reference - round(ALPHA_0 * n_reference), round(ALPHA_0 * n_reference))
+        counts = [min(count, len(part) // 2) for count, part in zip(wanted, parts, strict=True)]
+        in_reference = np.concatenate([part[:n] for part, n in zip(parts, counts, strict=True)])
+        scaler = StandardScaler().fit(X[in_reference])
+        self.X, self.y = scaler.transform(X[in_reference]), y[in_reference]
+        self._alpha_0 = counts[1] / sum(counts)
+        self._is_second = np.arange(sum(counts)) >= counts[0]
+        rest = [part[n:] for part, n in zip(parts, counts, strict=True)]
+        self._pools = [(scaler.transform(X[rows]), y[rows]) for rows in rest]
+        self.alphas = SHIFTS[shift].alphas(n_rounds, np.random.default_rng([seed, 2]))
+        self._batch_size, self._seed = batch_size, seed
+
+    def batches(self) -> Iterator[FloatArray]:
+        rng = np.random.default_rng([self._seed, 3])
+        for alpha in self.alphas:
+            is_second = rng.random(self._batch_size) < alpha
+            places = rng.random(self._batch_size)
+            pools = [self._pools[int(second)][0] for second in is_second]
+            yield np.stack([pool[int(place * len(pool))] for pool, place in zip(pools, places, strict=True)])
+
+    def component_risks(self, model: Any) -> tuple[float, float]:
+        first, second = (float(np.mean(model.predict(X) != y)) for X, y in self._pools)
+        return first, second
+
+    def true_ratio(self, alpha: float) -> FloatArray:
+        return np.where(self._is_second, alpha / self._alpha_0, (1.0 - alpha) / (1.0 - self._alpha_0))
+
+
+def _load_table(table: str) -> tuple[FloatArray, NDArray[Any]]:
+    folder = data_folder()
+    if folder is None:
+        raise SystemExit("Set ACCOUS_DATA to the folder with the tables.")
+    with np.load(folder / TABLES[table], allow_pickle=False) as arrays:
+        X, y = arrays["X"].astype(np.float64), arrays["y"].astype(np.int64)
+    # Two classes everywhere: with many small classes, the score would show the sample size, not the ratio.
+    if table == "powersupply":
+        y = ((y >= 7) & (y < 19)).astype(np.int64)  # day against night
+    if table == "gas_sensor":
+        y = (y <= 2).astype(np.int64)  # ethanol and ethylene against the other gases
+    is_complete = np.isfinite(X).all(axis=1)
+    X, y = X[is_complete], y[is_complete]
+    chosen = np.random.default_rng(0).permutation(len(X))[:TABLE_ROWS]
+    return X[chosen], y[chosen]
+
+
+def _split_in_two(X: FloatArray) -> list[NDArray[np.intp]]:
+    """Return the rows below and above the median of the first principal component of the standardised columns."""
+    Z = StandardScaler().fit_transform(X)
+    scores = Z @ np.linalg.svd(Z, full_matrices=False)[2][0]
+    is_above = scores > np.median(scores)
+    return [np.flatnonzero(~is_above), np.flatnonzero(is_above)]
+
+
+# --- real streams -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A real stream.
+
+    Attributes
+    ----------
+    label : str
+        Its column; empty for the data sets of this package.
+    left_out : tuple of str
+        Times, counters, and columns that its description names as leaks.
+    is_chosen : bool
+        Whether constants were chosen on it.
+    has_numbers : bool
+        Whether the label is a number: the class is then whether it exceeds the median of the first rows.
+    """
+
+    label: str = ""
+    left_out: tuple[str, ...] = ()
+    is_chosen: bool = False
+    has_numbers: bool = False
+
+
+STREAMS = {
+    "hotel_bookings": Stream("is_canceled", ("arrival_date",), is_chosen=True),
+    "bank_marketing": Stream("y", ("row", "duration", "year_month"), is_chosen=True),
+    "occupancy": Stream("Occupancy", ("Date", "part"), is_chosen=True),
+    "birdstrikes": Stream("damage", ("Flight_Date",), is_chosen=True),
+    "online_shoppers": Stream("Revenue", ("month_no", "Month"), is_chosen=True),
+    "elec2": Stream("up", ("date",), is_chosen=True),
+    "beijing_pm25": Stream("pm25", ("datetime",), is_chosen=True, has_numbers=True),
+    "appliances_energy": Stream("Appliances", ("datetime",), is_chosen=True, has_numbers=True),
+    "gas_sensor": Stream(is_chosen=True),
+    "acs_employment": Stream(is_chosen=True),
+    "weather_aus": Stream("RainTomorrow", ("Date",)),
+    "nyc_flights_2013": Stream("arr_late_15", ("sched_dep",)),
+    "email_spam": Stream("spam", ("time",)),
+    "nsl_kdd": Stream("class", ("row", "part")),
+    "room_occupancy_count": Stream("Room_Occupancy_Count", ("datetime",)),
+    "noaa_weather": Stream("rain"),
+    "bike_sharing_hour": Stream("cnt", ("datetime",), has_numbers=True),
+    "metro_traffic": Stream("traffic_volume", ("datetime",), has_numbers=True),
+    "powersupply": Stream(),
+}
+NUMBER_STREAMS = tuple(name for name, stream in STREAMS.items() if stream.has_numbers)
+_DATES = {"arrival_date", "Date", "Flight_Date", "datetime", "sched_dep", "time"}
+
+
+def read_stream(name: str, most_rows: int, *, as_numbers: bool = False) -> tuple[Any, NDArray[Any]]:
+    """Return rows and labels in order of time, thinned evenly to ``most_rows``; labels are classes unless wanted."""
+    stream = STREAMS[name]
+    if not stream.label:
+        dataset = getattr(datasets, f"load_{name}")()
+        rows = _thinned(len(dataset.y), most_rows)
+        return np.asarray(dataset.X, dtype=np.float64)[rows], np.asarray(dataset.y)[rows]
+    frame = _read_file(name)
+    label, rows = frame[stream.label], _thinned(len(frame), most_rows)
+    X = frame.drop(stream.label, *stream.left_out)[rows.tolist()]
+    if as_numbers:
+        return X, label.cast(pl.Float64).to_numpy()[rows]
+    if stream.has_numbers:
+        values = label.cast(pl.Float64)
+        label = (values > values.head(max(1_000, len(values) // 10)).median()).cast(pl.Int64)
+    return X, np.array(label.cast(pl.String).to_list())[rows]
+
+
+def read_times(name: str, most_rows: int, row_numbers: list[int]) -> list[str] | None:
+    """Return when rows of `read_stream`, counted from 1, happened by the file's own words; None without dates."""
+    column = next((each for each in STREAMS[name].left_out if each in _DATES), None)
+    if column is None:
+        return None
+    times = _read_file(name)[column]
+    rows = _thinned(len(times), most_rows)
+    return [str(times[int(rows[number - 1])]) for number in row_numbers]
+
+
+def prepare(reference: Any) -> Callable[[Any], FloatArray]:
+    """Learn from a reference how to make features, and return the function from rows to features."""
+    if isinstance(reference, np.ndarray):
+        mean, scale = reference.mean(axis=0), reference.std(axis=0)
+        return lambda rows: (rows - mean) / np.where(scale > 0.0, scale, 1.0)
+    encoder = ColumnEncoder.learn(reference, Choices((), ()))
+    return lambda rows: np.ascontiguousarray(encoder.encode(rows).X)
+
+
+def _thinned(n_rows: int, most_rows: int) -> NDArray[np.int64]:
+    return np.unique(np.linspace(0, n_rows - 1, min(n_rows, most_rows)).astype(np.int64))
+
+
+@cache
+def _read_file(name: str) -> pl.DataFrame:
+    path = Path(os.environ["ACCOUS_DATA"]) / "streams" / f"{name}.csv.gz"
+    return pl.read_csv(path, infer_schema_length=None).filter(pl.col(STREAMS[name].label).is_not_null())

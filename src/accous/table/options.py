@@ -1,0 +1,453 @@
+"""What the commands on tables are asked to do: one dataclass a command.
+
+A field is declared once, with what the command line shows of it. ``accous.cli`` reads the dataclass as the command's
+options, the command's job runs on the same object, and the record of a run on disk is made from its fields. The module
+loads no numerical library, so that ``accous --help`` answers at once.
+"""
+
+# Annotations are values here, not texts: typer and dataclasses would take milliseconds to read them at each start.
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from accous.exceptions import ParameterError
+from accous.parameters import require_choice
+
+# --- Options whose values are checked when they are read
+
+
+def one_of(name: str, choices: str, **shown: Any) -> Any:
+    """Return an option that takes one of some words, which are separated by ``|``."""
+
+    def check(value: str | None) -> str | None:
+        return None if value is None else require_choice(name, value, tuple(choices.split("|")))
+
+    return typer.Option(name, metavar=choices, callback=check, **shown)
+
+
+def between(name: str, low: float, high: float, **shown: Any) -> Any:
+    """Return an option that takes a number between two others."""
+
+    def check(value: float | None) -> float | None:
+        if value is not None and not low <= value <= high:
+            raise ParameterError(f"{name} must be between {low} and {high}, got {value}.")
+        return value
+
+    return typer.Option(name, callback=check, **shown)
+
+
+def _one_character(separator: str | None) -> str | None:
+    """Return a separator of one character; a backslash and t stand for a tab."""
+    if separator is None:
+        return None
+    separator = separator.replace("\\t", "\t")
+    if len(separator) != 1 or ord(separator) > 127 or separator in '"\n\r':
+        raise ParameterError(f"--separator must be one character such as ';', got {separator!r}.")
+    return separator
+
+
+def _in_panel(panel: str) -> Callable[..., Any]:
+    """Return what makes options that the help shows in one panel."""
+    return partial(typer.Option, rich_help_panel=panel)
+
+
+# --- Options that several commands have
+
+
+_MODEL, _TABLE, _ROUNDS, _RUN = "The model", "The table", "Rounds", "The run"
+_of_model, _of_table, _of_rounds, _of_run = map(_in_panel, (_MODEL, _TABLE, _ROUNDS, _RUN))
+_LARGEST_BATCH, _LARGEST_REFERENCE = 1_000_000, 100_000_000
+LARGEST_SEED = 2**32 - 1
+
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
+NamedEstimator = Annotated[
+    str | None,
+    _of_model(
+        metavar="MODULE:NAME", help="Needed if the model was fitted with code of your own: the same name as for fit."
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide the progress bar and remarks.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
+
+_Reference = Annotated[
+    str, typer.Argument(metavar="REFERENCE", help="Labelled rows: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
+]
+_Label = Annotated[
+    str,
+    typer.Option(
+        "--label",
+        "--target",
+        metavar="COL|FILE",
+        help="The label column, or a separate file: labels.npy, labels.csv:COL.",
+    ),
+]
+_Task = Annotated[
+    str | None,
+    one_of(
+        "--task",
+        "classification|regression",
+        help="What the label is. Default: numbers with many different values are predicted as numbers.",
+    ),
+]
+_Drop = Annotated[list[str] | None, _of_table(metavar="COL,...", help="Columns to leave out.")]
+_Categorical = Annotated[
+    list[str] | None, _of_table(metavar="COL,...", help="Columns to read as categories even if they look like numbers.")
+]
+_KeepAsFeature = Annotated[
+    list[str] | None, _of_table(metavar="COL,...", help="Columns to use even if they look like ids, counters or times.")
+]
+_Time = Annotated[str | None, _of_table(metavar="COL", help="Sort the rows by this column of dates or numbers.")]
+_Ordered = Annotated[
+    bool | None,
+    _of_table("--ordered/--unordered", help="The rows already are in order of time, or have none.", show_default=False),
+]
+_Format = Annotated[
+    str | None, _of_table(metavar="NAME", help="Format of the table (csv, jsonl, ...), if its name does not tell it.")
+]
+_Encoding = Annotated[
+    str | None,
+    _of_table(metavar="NAME", help="Encoding of a text file, such as latin-1; UTF-8 or UTF-16 if not given."),
+]
+_Separator = Annotated[
+    str | None,
+    _of_table(
+        metavar="CHAR", help="Field separator of a CSV file. Default: found in the header.", callback=_one_character
+    ),
+]
+_OnBadRow = Annotated[
+    str,
+    one_of(
+        "--on-bad-row", "fail|skip", help="Stop at a bad row, or set it aside and continue.", rich_help_panel=_TABLE
+    ),
+]
+_Rejects = Annotated[
+    str | None, _of_table(metavar="FILE", help="CSV file for the rows set aside, with line and reason.")
+]
+_UnknownCategory = Annotated[
+    str,
+    one_of(
+        "--unknown-category",
+        "use|bad",
+        help="Use categories that the reference does not have, or treat their rows as bad rows.",
+        rich_help_panel=_TABLE,
+    ),
+]
+_Predictions = Annotated[
+    str,
+    typer.Option(
+        "--output", "-o", metavar="PREDICTIONS", help="A .csv, .tsv, .jsonl or .parquet file; - is stdout, as CSV."
+    ),
+]
+_EarlierPredictions = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="What accous adapt has written. Default: the output of the last run that has predicted rows.",
+    ),
+]
+_Key = Annotated[
+    str | None, typer.Option(metavar="COL", help="Column that identifies a row, copied in place of its line number.")
+]
+_Keep = Annotated[list[str] | None, typer.Option(metavar="COL,...", help="Columns to copy to the predictions.")]
+
+
+# --- The commands
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """A reference to fit on and how to fit; without an ``output`` it is only replayed."""
+
+    reference: _Reference
+    label: _Label
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="MODEL", help="The model's folder.")]
+    task: _Task = None
+    drop: _Drop = None
+    categorical: _Categorical = None
+    time: _Time = None
+    ordered: _Ordered = None
+    keep_as_feature: _KeepAsFeature = None
+    estimator: Annotated[
+        str,
+        _of_model(
+            metavar="auto|linear|boosting|forest|MODULE:NAME",
+            help="What predicts; auto compares linear and boosting. MODULE:NAME: your function that makes a "
+            "classifier.",
+        ),
+    ] = "auto"
+    ratio: Annotated[
+        str,
+        _of_model(metavar="accous|ulsif|kliep|kmm|lr|olre|none", help="How to estimate the drift; none never adapts."),
+    ] = "accous"
+    feature_map: Annotated[str | None, _of_model(metavar="NAME", help="Feature map of the ratio, such as rbf.")] = None
+    loss: Annotated[
+        str | None,
+        _of_model(
+            metavar="NAME", help="Loss of the ratio (accous and olre), such as kl; a wrong name is answered with all."
+        ),
+    ] = None
+    max_ratio: Annotated[float | None, _of_model(help="Upper bound of the ratios; 100.")] = None
+    C: Annotated[float, _of_model("--C", help="Inverse regularization strength of linear.")] = 1.0
+    alpha: Annotated[float, _of_model(help="Penalty of the linear regression of numbers.")] = 1.0
+    refit_budget: Annotated[
+        float | None, _of_model(metavar="SHARE", help="Largest share of the time for refits of forest or MODULE:NAME.")
+    ] = 0.2
+    caution: Annotated[
+        str,
+        one_of(
+            "--caution",
+            "high|normal|low",
+            help="How much evidence adaptation needs: high needs a backtest, low only that it is not clearly worse.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = "normal"
+    seed: Annotated[int, between("--seed", 0, LARGEST_SEED, help="Random seed.", rich_help_panel=_MODEL)] = 0
+    format: _Format = None
+    encoding: _Encoding = None
+    separator: _Separator = None
+    on_bad_row: _OnBadRow = "fail"
+    rejects: _Rejects = None
+    force: Force = False
+    quiet: Quiet = False
+    as_json: AsJson = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BacktestOptions:
+    """Labelled history to replay."""
+
+    reference: _Reference
+    label: _Label
+    task: _Task = None
+    time: _Time = None
+    ordered: Annotated[bool, _of_table("--ordered", help="The rows already are in order of time.")] = False
+    batch_size: Annotated[int, between("--batch-size", 1, _LARGEST_BATCH, help="Rows in a round of the replay.")] = 10
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="A picture of the replays, such as .png.")] = None
+    estimator: Annotated[
+        str, _of_model(metavar="auto|linear|boosting|forest|MODULE:NAME", help="What predicts; auto: chosen as in fit.")
+    ] = "auto"
+    drop: _Drop = None
+    categorical: _Categorical = None
+    keep_as_feature: _KeepAsFeature = None
+    format: _Format = None
+    encoding: _Encoding = None
+    separator: _Separator = None
+    force: Force = False
+    quiet: Quiet = False
+    as_json: AsJson = False
+
+    def to_fit(self) -> FitOptions:
+        """Return how to fit on the history: nothing is saved."""
+        chosen = _common(self, FitOptions) | {"ordered": self.ordered or None}
+        return FitOptions(**chosen, output=None, refit_budget=None)
+
+
+@dataclass(frozen=True)
+class SaveRule:
+    """When to save during a run: after a number of rounds, or after a number of seconds.
+
+    Neither changes the output.
+    """
+
+    rounds: int | None = None
+    seconds: float = 30.0
+
+    def is_due(self, n_rounds: int, last_time: float) -> bool:
+        """Whether to save after this round."""
+        if self.rounds is not None:
+            return n_rounds % self.rounds == 0
+        return time.monotonic() - last_time >= self.seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptOptions:
+    """A stream to follow and how to follow it."""
+
+    model: ModelFolder
+    stream: Annotated[
+        str, typer.Argument(metavar="STREAM", help="Unlabelled rows: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
+    ]
+    output: _Predictions = "-"
+    batch_size: Annotated[
+        int, between("--batch-size", 1, _LARGEST_BATCH, help="Rows in a round.", rich_help_panel=_ROUNDS)
+    ] = 10
+    by: Annotated[
+        str | None, _of_rounds(metavar="COL", help="Start a new round when this column changes, such as a date.")
+    ] = None
+    learn_first: Annotated[
+        bool, _of_rounds("--learn-first", help="Learn from a batch before predicting it, not after.")
+    ] = False
+    key: _Key = None
+    keep: _Keep = None
+    label: Annotated[
+        str | None, typer.Option(metavar="COL|FILE", help="Labels, as for fit; only for scoring, never learned from.")
+    ] = None
+    follow: Annotated[
+        bool, _of_run("--follow", help="Wait for more rows at the end of the file; stop with Ctrl-C.")
+    ] = False
+    save_every: Annotated[str, _of_run(metavar="N|Ns", help="Save every N rounds (1000) or N seconds (30s).")] = "30s"
+    new: Annotated[bool, _of_run("--new", help="Start a new run, and abandon an unfinished one.")] = False
+    force: Annotated[bool, _of_run("--force", help="Replace existing predictions.")] = False
+    format: _Format = None
+    encoding: _Encoding = None
+    separator: _Separator = None
+    on_bad_row: _OnBadRow = "fail"
+    rejects: _Rejects = None
+    unknown_category: _UnknownCategory = "use"
+    estimator: NamedEstimator = None
+    quiet: Quiet = False
+    as_json: AsJson = False
+
+    def __post_init__(self) -> None:
+        _require_one_on_stdout(self.output, as_json=self.as_json)
+        self.save_rule()
+
+    def save_rule(self) -> SaveRule:
+        """Return what ``save_every`` says."""
+        text = self.save_every
+        try:
+            rule = SaveRule(seconds=float(text[:-1])) if text.endswith("s") else SaveRule(rounds=int(text))
+        except ValueError:
+            rule = SaveRule(rounds=0)
+        if (rule.rounds is not None and rule.rounds < 1) or not rule.seconds > 0:
+            raise ParameterError(
+                f"--save-every must be a number of rounds such as 1000 or of seconds such as 30s, got {text!r}."
+            )
+        return rule
+
+    def record(self, kept: list[str]) -> dict[str, Any]:
+        """Return the options that the predictions depend on, by their names on the command line.
+
+        Parameters
+        ----------
+        kept : list of str
+            The columns that ``keep`` stands for.
+        """
+        chosen = {name.replace("_", "-"): getattr(self, name) for name in _RECORDED}
+        chosen |= {"keep": ",".join(kept)} | ({} if self.by is None else {"batch-size": 0})
+        return {name: "" if value is None else value for name, value in chosen.items()}
+
+
+_RECORDED = (
+    *("batch_size", "by", "learn_first", "key", "keep", "label", "encoding", "separator", "format", "on_bad_row"),
+    "unknown_category",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions:
+    """Rows to predict."""
+
+    model: ModelFolder
+    rows: Annotated[
+        str, typer.Argument(metavar="ROWS", help="Rows to predict: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
+    ]
+    output: _Predictions = "-"
+    key: _Key = None
+    keep: _Keep = None
+    force: Force = False
+    format: _Format = None
+    encoding: _Encoding = None
+    separator: _Separator = None
+    on_bad_row: _OnBadRow = "fail"
+    rejects: _Rejects = None
+    unknown_category: _UnknownCategory = "use"
+    estimator: NamedEstimator = None
+    quiet: Quiet = False
+    as_json: AsJson = False
+
+    def __post_init__(self) -> None:
+        _require_one_on_stdout(self.output, as_json=self.as_json)
+
+
+def _require_one_on_stdout(output: str, *, as_json: bool) -> None:
+    if as_json and output == "-":
+        raise ParameterError("--json and the predictions both go to stdout: give the predictions a file with -o.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelsOptions:
+    """Late labels and where they belong."""
+
+    model: ModelFolder
+    labels: Annotated[
+        str, typer.Argument(metavar="LABELS", help="Late labels: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
+    ]
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COL",
+            help="Column that names the row, in the labels and in the predictions. Default: the key of the run, or "
+            "line, if the labels have it; otherwise by position.",
+        ),
+    ] = None
+    label: Annotated[
+        str | None, typer.Option(metavar="COL", help="Column of the labels. Default: named as in the reference.")
+    ] = None
+    predictions: _EarlierPredictions = None
+    format: _Format = None
+    encoding: _Encoding = None
+    separator: _Separator = None
+    estimator: NamedEstimator = None
+    quiet: Quiet = False
+    as_json: AsJson = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtendOptions:
+    """Labelled rows and how they join the reference."""
+
+    model: ModelFolder
+    rows: Annotated[
+        str,
+        typer.Argument(
+            metavar="LABELLED", help="Labelled rows, or late labels of rows that a run has predicted; - is stdin."
+        ),
+    ]
+    label: Annotated[
+        str | None, typer.Option(metavar="COL|FILE", help="Labels, as for fit. Default: named as in the reference.")
+    ] = None
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="COL", help="Column that names a row: a row joins once. Default: its line does."),
+    ] = None
+    predictions: _EarlierPredictions = None
+    max_reference: Annotated[
+        int | None,
+        between(
+            "--max-reference",
+            2,
+            _LARGEST_REFERENCE,
+            metavar="N",
+            help="Most rows of the reference. Default: twice those that fit was given.",
+        ),
+    ] = None
+    drop_rows: Annotated[
+        str, one_of("--drop-rows", "oldest|least-weight", help="Which rows leave if there are more than that.")
+    ] = "oldest"
+    ordered: _Ordered = None
+    format: _Format = None
+    encoding: _Encoding = None
+    separator: _Separator = None
+    on_bad_row: _OnBadRow = "fail"
+    rejects: _Rejects = None
+    estimator: NamedEstimator = None
+    quiet: Quiet = False
+    as_json: AsJson = False
+
+    def to_labels(self) -> LabelsOptions:
+        """Return how to read the rows as late labels."""
+        return LabelsOptions(**_common(self, LabelsOptions), labels=self.rows)
+
+
+def _common(options: Any, other: type[Any]) -> dict[str, Any]:
+    """Return the options that another command has, too."""
+    names = {each.name for each in fields(other)}
+    return {each.name: getattr(options, each.name) for each in fields(options) if each.name in names}

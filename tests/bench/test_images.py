@@ -1,0 +1,400 @@
+"""Image sets: what they hold, how published files are parsed, where they are looked for, and what is refused."""
+
+import gzip
+import hashlib
+import io
+import struct
+import tarfile
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.io import savemat
+
+from accous.datasets.loaders import Source
+from accous.exceptions import DataError, MissingExtraError
+from accous_bench.images import (
+    CIFAR_CLASSES,
+    CIFAR_SAMPLE,
+    ImagePair,
+    PoolSource,
+    PublishedFile,
+    find_pool,
+    has_cifar_cinic,
+    hash_images,
+    load_cifar_cinic,
+    load_mnist_svhn,
+    load_yearbook,
+    pad_digits,
+    parse_cifar,
+    parse_cinic,
+    parse_mnist,
+    parse_svhn,
+    read_png,
+)
+from tests.needs import STAND_INS, needs_data
+
+
+def assert_sound(pair: ImagePair, n_first: int, n_second: int, classes: list[int]) -> None:
+    """Hashes were checked on loading."""
+    for pool, n_images in ((pair.first, n_first), (pair.second, n_second)):
+        assert pool.images.shape == (n_images, 32, 32, 3)
+        assert pool.images.dtype == np.uint8
+        assert pool.labels.shape == (n_images,)
+        assert pool.labels.dtype == np.int64
+        assert np.unique(pool.labels).tolist() == classes
+        assert pool.images[:200].std() > 30
+    assert len(pair.notes) >= 2
+    for source in pair.sources:
+        assert source.url.startswith("http")
+        assert source.citation
+
+
+@needs_data
+def test_mnist_and_svhn() -> None:
+    pair = load_mnist_svhn()
+    assert_sound(pair, 10_000, 10_000, list(range(10)))
+    assert pair.name == "mnist_svhn"
+    assert not pair.has_stand_in
+    assert pair.first.labels[:5].tolist() == [7, 2, 1, 0, 4]
+    assert np.bincount(pair.first.labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert not pair.first.images[:, :2].any()
+    assert np.array_equal(pair.first.images[..., 0], pair.first.images[..., 2])
+    assert not np.array_equal(pair.second.images[..., 0], pair.second.images[..., 2])
+    assert repr(pair).startswith("ImagePair(mnist_svhn: ImagePool(MNIST: 10000 images, 10 classes), ")
+
+
+@needs_data
+@pytest.mark.skipif(not has_cifar_cinic("stand-in"), reason=STAND_INS)
+def test_stand_ins_are_named_and_have_the_same_classes() -> None:
+    pair = load_cifar_cinic()
+    assert_sound(pair, 8000, 8250, [1, 2, 3, 4, 5, 6, 8, 9])
+    assert pair.has_stand_in
+    assert pair.second.stand_in_for == "CINIC-10's images of ImageNet origin"
+    assert "JPEG" in pair.title
+    assert "Tiny-ImageNet" in pair.title
+    assert pair.notes[-1] == "Both pools have only the classes 1, 2, 3, 4, 5, 6, 8, 9."
+
+
+@needs_data
+@pytest.mark.skipif(not has_cifar_cinic("genuine"), reason=STAND_INS)
+def test_genuine_sample_has_no_image_of_cifar() -> None:
+    pair = load_cifar_cinic(part="genuine")
+    assert_sound(pair, 2000, 1479, list(range(10)))
+    assert not pair.has_stand_in
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No data folder, an empty cache, and no network but this machine; gives the cache."""
+    monkeypatch.delenv("ACCOUS_DATA", raising=False)
+    monkeypatch.setenv("ACCOUS_CACHE", str(tmp_path / "cache"))
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "127.0.0.1")
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def data(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty data folder, besides the empty cache."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    monkeypatch.setenv("ACCOUS_DATA", str(folder))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("load", "file_name"),
+    [
+        (load_mnist_svhn, "t10k-images-idx3-ubyte.gz"),
+        (load_cifar_cinic, "cifar-10-binary.tar.gz"),
+        (partial(load_cifar_cinic, "genuine"), "cifar-10-binary.tar.gz"),
+        (load_yearbook, "faces_aligned_small_mirrored_co_aligned_cropped_cleaned.tar.gz"),
+    ],
+)
+def test_offline_without_data_one_sentence_says_what_to_do(load: Any, file_name: str, cache: Path) -> None:
+    with pytest.raises(DataError, match=f"put {file_name} into a folder and set ACCOUS_DATA to it") as raised:
+        load()
+    assert "\n" not in str(raised.value)
+
+
+def test_one_stand_in_alone_is_not_mixed_with_the_real_thing(data: Path) -> None:
+    np.savez(data / "cifar10_10k_jpeg.npz", X=np.zeros(1), y=np.zeros(1))
+    with pytest.raises(DataError, match="CIFAR-10 is neither in ACCOUS_DATA nor in the cache"):
+        load_cifar_cinic()
+
+
+def test_other_images_than_declared_are_refused(data: Path) -> None:
+    path = data / "cifar10_lossless_sample_2000.npz"
+    np.savez(path, X=np.zeros((2000, 32, 32, 3), dtype=np.uint8), y=np.zeros(2000))
+    with pytest.raises(DataError, match=r"cifar10_lossless_sample_2000.npz .* the hash of its arrays is"):
+        find_pool(CIFAR_SAMPLE)
+    np.savez(path, X=np.zeros((2000, 32, 32, 3)), y=np.zeros(2000))
+    with pytest.raises(DataError, match="its images are float64 of shape"):
+        find_pool(CIFAR_SAMPLE)
+    np.savez(path, X=np.zeros((1, 1)))
+    with pytest.raises(DataError, match="does not hold the arrays X, y"):
+        find_pool(CIFAR_SAMPLE)
+    np.savez(path, X=np.array([{}], dtype=object), y=np.zeros(1))
+    with pytest.raises(DataError, match="cannot be read"):
+        find_pool(CIFAR_SAMPLE)
+
+
+CONTENT = bytes([2, 0, 1]) + np.random.default_rng(0).bytes(3 * 32 * 32 * 3)
+
+
+def parse_bytes(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    values = np.frombuffer(path.read_bytes(), np.uint8)
+    return values[3:].reshape(3, 32, 32, 3), values[:3].astype(np.int64)
+
+
+def tiny_pool(*urls: str, md5: str | None = hashlib.md5(CONTENT).hexdigest()) -> PoolSource:
+    source = Source("tiny", "Tiny", "http://tiny", "none", "none", 3, 3072, 3, "tiny.npz")
+    return PoolSource(source, published=(PublishedFile("tiny.bin", urls, md5),), parse=parse_bytes)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """URL of a folder with the published file."""
+    (tmp_path / "www").mkdir()
+    (tmp_path / "www" / "tiny.bin").write_bytes(CONTENT)
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "www"))) as http:
+        threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
+        yield f"http://127.0.0.1:{http.server_port}"
+        http.shutdown()
+
+
+def test_download_is_parsed_and_kept(cache: Path, server: str) -> None:
+    pool, source = find_pool(tiny_pool(f"{server}/gone.bin", f"{server}/tiny.bin"))
+    assert source.name == "tiny"
+    assert pool.labels.tolist() == [2, 0, 1]
+    assert pool.images.tobytes() == CONTENT[3:]
+    for file in cache.iterdir():
+        if file.name != "tiny.npz":
+            file.unlink()
+    again, _ = find_pool(tiny_pool())  # nothing to fetch it from
+    assert hash_images(again.images, again.labels) == hash_images(pool.images, pool.labels)
+
+
+def test_published_files_may_lie_in_the_data_folder(data: Path, cache: Path) -> None:
+    (data / "tiny.bin").write_bytes(CONTENT)
+    assert find_pool(tiny_pool())[0].labels.tolist() == [2, 0, 1]
+    assert (cache / "tiny.npz").is_file()
+    assert [path.name for path in data.iterdir()] == ["tiny.bin"]
+    (cache / "tiny.npz").unlink()
+    (data / "tiny.bin").write_bytes(CONTENT[:-1] + b"?")
+    with pytest.raises(DataError, match=r"tiny.bin is not as published: its MD5 is"):
+        find_pool(tiny_pool())
+
+
+def test_what_was_changed_in_the_cache_is_refused(cache: Path, server: str) -> None:
+    find_pool(tiny_pool(f"{server}/tiny.bin"))
+    with np.load(cache / "tiny.npz") as file:
+        arrays = dict(file)
+    np.savez(cache / "tiny.npz", **(arrays | {"labels": np.array([2, 0, 2])}))
+    with pytest.raises(DataError, match=r"tiny.npz is damaged: delete it"):
+        find_pool(tiny_pool())
+
+
+def random_bytes(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, size=shape, dtype=np.uint8)
+
+
+def png(pixels: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def write_tar(path: Path, contents: dict[str, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in contents.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+def write_idx(path: Path, values: np.ndarray, kind: int = 8) -> Path:
+    header = bytes((0, 0, kind, values.ndim)) + struct.pack(f">{values.ndim}i", *values.shape)
+    path.write_bytes(gzip.compress(header + values.tobytes()))
+    return path
+
+
+def test_digits_are_in_the_middle_of_black_in_three_channels(tmp_path: Path) -> None:
+    digits, labels = random_bytes(5, 28, 28), np.array([7, 2, 1, 0, 9], dtype=np.uint8)
+    images, found = parse_mnist(write_idx(tmp_path / "images.gz", digits), write_idx(tmp_path / "labels.gz", labels))
+    assert images.shape == (5, 32, 32, 3)
+    assert images.dtype == np.uint8
+    assert found.tolist() == [7, 2, 1, 0, 9]
+    assert found.dtype == np.int64
+    for channel in range(3):
+        assert np.array_equal(images[:, 2:30, 2:30, channel], digits)
+    assert images.sum() == 3 * digits.sum(dtype=np.int64)  # nothing outside
+    assert np.array_equal(images, pad_digits(digits))
+
+
+def write_mat(path: Path, images: np.ndarray, labels: np.ndarray) -> Path:
+    savemat(path, {"X": images.transpose(1, 2, 3, 0), "y": labels[:, None]})
+    return path
+
+
+def test_crops_of_both_files_keep_their_labels_and_ten_is_zero(tmp_path: Path) -> None:
+    paths, crops, labels = [], [], []
+    for i, name in enumerate(("train.mat", "test.mat")):
+        crops.append(random_bytes(12, 32, 32, 3, seed=i))
+        labels.append(np.array([10, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1], dtype=np.uint8))
+        paths.append(write_mat(tmp_path / name, crops[i], labels[i]))
+    images, found = parse_svhn(*paths, n_each=12)
+    assert np.array_equal(images, np.concatenate(crops))
+    assert found.tolist() == 2 * [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1]
+
+    fewer, fewer_labels = parse_svhn(*paths, n_each=5)
+    assert fewer.shape == (10, 32, 32, 3)
+    for i, (image, label) in enumerate(zip(fewer, fewer_labels, strict=True)):
+        part = i // 5
+        (position,) = np.flatnonzero((crops[part] == image).all(axis=(1, 2, 3)))
+        assert labels[part][position] % 10 == label
+    assert np.array_equal(fewer, parse_svhn(*paths, n_each=5)[0])
+
+
+def test_records_are_a_label_and_three_planes(tmp_path: Path) -> None:
+    pixels, labels = random_bytes(4, 32, 32, 3), [3, 8, 0, 9]
+    records = b"".join(
+        bytes([label]) + b"".join(image[:, :, channel].tobytes() for channel in range(3))
+        for image, label in zip(pixels, labels, strict=True)
+    )
+    contents = {"cifar-10-batches-bin/data_batch_1.bin": b"x", "cifar-10-batches-bin/test_batch.bin": records}
+    images, found = parse_cifar(write_tar(tmp_path / "cifar.tar.gz", contents))
+    assert np.array_equal(images, pixels)
+    assert found.tolist() == labels
+    assert found.dtype == np.int64
+
+
+def test_torn_or_foreign_cifar_archives_are_named(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "c.tar.gz", {"cifar-10-batches-bin/test_batch.bin": bytes(3074)})
+    with pytest.raises(DataError, match=r"c.tar.gz is truncated: its test batch has 3074 bytes"):
+        parse_cifar(path)
+    with pytest.raises(DataError, match=r"p.tar.gz cannot be read .*test_batch.bin.* not found"):
+        parse_cifar(write_tar(tmp_path / "p.tar.gz", {"cifar-10-batches-py/test_batch": b"a pickle"}))
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(DataError, match=r"c.tar.gz cannot be read"):
+        parse_cifar(path)
+
+
+def cinic_contents(prefix: str = "") -> dict[str, bytes]:
+    """Three ImageNet images a class in the test part, the label in every pixel; and what must not be taken."""
+    contents = {}
+    for label, name in enumerate(CIFAR_CLASSES):
+        for i in range(3):
+            pixels = np.full((32, 32, 3), label, dtype=np.uint8)
+            pixels[0, 0] = (1, 2, i)
+            contents[f"{prefix}test/{name}/n0000000{label}_{i}.png"] = png(pixels)
+        foreign = png(np.full((32, 32, 3), 255, dtype=np.uint8))
+        contents[f"{prefix}test/{name}/cifar10-test-{label}.png"] = foreign
+        contents[f"{prefix}train/{name}/n0000000{label}_7.png"] = foreign
+    return contents | {f"{prefix}README.md": b"text"}
+
+
+@pytest.mark.parametrize("prefix", ["", "./", "CINIC-10/"])
+def test_imagenet_part_of_the_test_images(tmp_path: Path, prefix: str) -> None:
+    path = write_tar(tmp_path / "cinic.tar.gz", cinic_contents(prefix))
+    images, labels = parse_cinic(path, n_per_class=3)
+    assert np.bincount(labels).tolist() == [3] * 10
+    assert (images[:, 1:] == labels[:, None, None, None]).all()
+    assert images[:, 0, 0, :2].tolist() == [[1, 2]] * 30
+
+
+def test_an_image_too_large_is_refused_before_it_is_unpacked() -> None:
+    with pytest.raises(DataError, match=r"a side may have at most 2048"):
+        read_png(png(np.zeros((1, 2049), dtype=np.uint8)), "it", "L")
+
+
+def test_without_pillow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "PIL", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'accous\[deep\]'"):
+        read_png(b"", "it", "L")
+
+
+FOLDER = "faces_aligned_small_mirrored_co_aligned_cropped_cleaned"
+YEARS = [1905, 1929, 1930, 1930, 1931, 1944, 1945, 1960, 1999, 2013]
+
+
+def portraits() -> dict[str, bytes]:
+    """Twenty grey portraits, 186 by 171 as published, newest first."""
+    generator = np.random.default_rng(0)
+    names = [f"{sex}/{year}_City_High_1-{i}.png" for sex in "FM" for i, year in enumerate(YEARS)]
+    return {name: png(generator.integers(0, 256, size=(186, 171), dtype=np.uint8)) for name in reversed(names)}
+
+
+def reduced(content: bytes) -> np.ndarray:
+    """As in Wild-Time's preparation."""
+    return np.asarray(Image.open(io.BytesIO(content)).resize((32, 32), Image.Resampling.LANCZOS))
+
+
+def write_archive(data: Path, contents: dict[str, bytes]) -> Path:
+    return write_tar(data / f"{FOLDER}.tar.gz", {f"{FOLDER}/{name}": content for name, content in contents.items()})
+
+
+def write_folder(data: Path, contents: dict[str, bytes]) -> Path:
+    for name, content in contents.items():
+        path = data / FOLDER / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return data / FOLDER
+
+
+@pytest.mark.parametrize("write", [write_archive, write_folder])
+def test_portraits_in_order_of_their_years(data: Path, write) -> None:
+    contents = portraits()
+    extra = {"F/._1940_copy_of_macOS.png": b"?", "F/.DS_Store": b"?", "readme.txt": b"?"}
+    write(data, contents | extra)
+    yearbook = load_yearbook()
+    kept = [year for year in YEARS if year >= 1930]
+    assert yearbook.years.tolist() == sorted(2 * kept)
+    assert yearbook.labels.tolist() == [1, 1, 0, 0] + [1, 0] * 6
+    assert yearbook.images.shape == (16, 32, 32, 3)
+    assert yearbook.images.dtype == np.uint8
+    in_order = sorted((name for name in contents if int(name[2:6]) >= 1930), key=lambda name: (name[2:6], name))
+    for image, name in zip(yearbook.images, in_order, strict=True):
+        for channel in range(3):
+            assert np.array_equal(image[..., channel], reduced(contents[name]))
+    assert "has 16 portraits from 1930 on, not 37189 as published" in yearbook.notes[0]
+    assert repr(yearbook) == "ImageYears(yearbook: 16 images, 1930 to 2013)"
+
+
+def test_what_was_read_is_kept_until_the_archive_changes(data: Path, tmp_path: Path) -> None:
+    contents = portraits()
+    write_archive(data, contents)
+    first = load_yearbook()
+    (cached,) = (tmp_path / "cache").glob("*.npz")
+    assert np.array_equal(load_yearbook().images, first.images)
+
+    cached.write_bytes(cached.read_bytes()[:1000])
+    with pytest.raises(DataError, match="cannot be read"):  # so it is the cache that is read
+        load_yearbook()
+
+    write_archive(data, {name: content for name, content in contents.items() if "1930" not in name})
+    assert len(load_yearbook().years) == 12
+
+
+@pytest.mark.parametrize("write", [write_archive, write_folder])
+def test_a_corrupt_portrait_is_named(data: Path, write, tmp_path: Path) -> None:
+    contents = portraits()
+    name = "M/1945_City_High_1-6.png"
+    write(data, contents | {name: contents[name][:500]})
+    with pytest.raises(DataError, match=f"{name} is not a readable PNG image"):
+        load_yearbook()
+    assert not list((tmp_path / "cache").glob("*.npz"))
