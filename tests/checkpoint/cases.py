@@ -61,7 +61,7 @@ class Case:
             return self.model.fit(X)
         return self.model.fit(X, self.labels, sample_weight=self.sample_weight)
 
-    def play(self, model, first_round, n_rounds):
+    def run(self, model, first_round, n_rounds):
         """Give the model the batches of some rounds."""
         learn = model.partial_fit if self.labels is None else model.adapt
         for number in range(first_round, first_round + n_rounds):
@@ -303,7 +303,7 @@ def history(case, model):
     if case.labels is not None:
         found |= {f"{name} now": value for name, value in insights_of(case, model).items()}
     for number in range(N_BEFORE, N_BEFORE + N_AFTER):
-        case.play(model, number + 1, 1)
+        case.run(model, number + 1, 1)
         found |= {f"{name} after {number + 1}": value for name, value in numbers_of(case, model).items()}
     if case.labels is not None:
         found |= {f"{name} at last": value for name, value in insights_of(case, model).items()}

@@ -54,7 +54,7 @@ def test_another_process_goes_on_with_the_same_bits(names, tmp_path, forks):
     uninterrupted = {}
     for name in names:
         case = make_cases()[name]
-        model = case.play(case.fit(), 1, N_BEFORE)
+        model = case.run(case.fit(), 1, N_BEFORE)
         accous.save(model, tmp_path / name / "model")
         uninterrupted[name] = history(case, model)
     run_in_another_process(forks, "resume_all", tmp_path)
@@ -68,7 +68,7 @@ def test_another_process_goes_on_with_the_same_bits(names, tmp_path, forks):
 @pytest.mark.parametrize("name", rest_slow([*ONE_OF_EACH_KIND, *OTHER_CASES], len(ONE_OF_EACH_KIND)))
 def test_a_loaded_model_has_the_parameters_and_attributes_of_the_saved_one(name, tmp_path):
     case = make_cases()[name]
-    model = case.play(case.fit(), 1, 5)
+    model = case.run(case.fit(), 1, 5)
     accous.save(model, tmp_path)
     loaded = accous.load(tmp_path, **case.given)
     assert type(loaded) is type(model)
@@ -102,8 +102,8 @@ def test_saving_and_loading_in_every_round_changes_nothing(name, tmp_path):
     travels = stays
     for number in range(1, 20):
         accous.save(travels, tmp_path)
-        travels = case.play(accous.load(tmp_path), number, 1)
-    assert_same_bits(numbers_of(case, travels), numbers_of(case, case.play(stays, 1, 19)))
+        travels = case.run(accous.load(tmp_path), number, 1)
+    assert_same_bits(numbers_of(case, travels), numbers_of(case, case.run(stays, 1, 19)))
 
 
 @pytest.mark.parametrize(
@@ -119,20 +119,20 @@ def test_writing_into_what_was_passed_to_fit_changes_nothing(name, tmp_path):
             passed[:] = passed[::-1].copy()
     column = X.iloc[:, 0] if hasattr(X, "iloc") else X[:, 0]
     getattr(X, "iloc", X)[:, 0] = 2.0 * column
-    accous.save(case.play(model, 1, N_BEFORE), tmp_path)
-    expected = untouched.play(untouched.fit(), 1, N_BEFORE)
+    accous.save(case.run(model, 1, N_BEFORE), tmp_path)
+    expected = untouched.run(untouched.fit(), 1, N_BEFORE)
     assert_same_bits(history(untouched, accous.load(tmp_path, **case.given)), history(untouched, expected))
 
 
 def test_saving_leaves_the_model_alone_and_a_loaded_one_can_be_fitted_anew(tmp_path):
     case = make_cases()["four classes"]
-    model = case.play(case.fit(), 1, 5)
+    model = case.run(case.fit(), 1, 5)
     before, state = numbers_of(case, model), model.state_
     accous.save(model, tmp_path)
     assert model.state_ is state
     assert_same_bits(numbers_of(case, model), before)
     fresh = Case(accous.load(tmp_path), case.rows, case.labels)
-    assert_same_bits(numbers_of(fresh, fresh.play(fresh.fit(), 1, 5)), before)
+    assert_same_bits(numbers_of(fresh, fresh.run(fresh.fit(), 1, 5)), before)
 
 
 def test_rows_that_classifier_and_ratio_share_are_stored_once_and_others_as_read(tmp_path):

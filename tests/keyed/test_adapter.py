@@ -158,7 +158,7 @@ def test_several_threads_may_use_one_adapter(adapter):
 
 
 def n_late(adapter, state):
-    return int(adapter.player.read([None], [state])[0].numbers[Number.N_LATE, 0])
+    return int(adapter.runner.read([None], [state])[0].numbers[Number.N_LATE, 0])
 
 
 @pytest.mark.parametrize(("late", "rounds"), [("drop", []), ("count", [0, 0]), ("next", [2, 2])])
@@ -247,7 +247,7 @@ def test_six_kilobytes_at_a_thousand_rounds_of_twelve_columns():
     stream = GaussianStream(SineShift(period=100), n_rounds=1000, batch_size=5, random_state=0)
     adapter = KeyedAdapter(AdaptiveClassifier().fit(*stream.reference()), round_size=5)
     state, _, _ = adapter.step(None, np.concatenate([batch.X for batch in stream]))
-    stack, _ = adapter.player.read([None], [state])
+    stack, _ = adapter.runner.read([None], [state])
     assert stack.numbers[0, 0] == 1000
     assert stack.is_moved[0]
     assert (stack.n_merged[0] > 0).any(), "the stream comes back to what the pool remembers"
@@ -288,7 +288,7 @@ def test_a_state_of_another_model_of_other_settings_or_of_a_newer_version_is_ref
 
 def test_every_number_comes_back_to_its_place(adapter, state):
     """The compiled reading beside slices of the bytes, in the order that the format names."""
-    stack, waiting = adapter.player.read([None], [state])
+    stack, waiting = adapter.runner.read([None], [state])
     shape, (n_learners, n_slots, n_visits, n_sizes) = adapter.shared.shape, state[6:10]
     at = 40
 

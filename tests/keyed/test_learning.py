@@ -30,7 +30,7 @@ def follow(parameters, n_classes=2, n_rounds=150, size=8, shift=1.2):
 
 
 def theta(adapter, state):
-    return adapter.player.read([None], [state])[0].coef[0]
+    return adapter.runner.read([None], [state])[0].coef[0]
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -70,7 +70,7 @@ def test_other_settings_of_the_ratio(ratio, monkeypatch):
 
 
 def test_a_point_that_the_kernel_cannot_project_is_projected_all_the_same(adapter):
-    stack, _ = adapter.player.read([None], [None], 100)
+    stack, _ = adapter.runner.read([None], [None], 100)
     shared = adapter.shared
     stack.n_learners[0] = 1
     stack.coefs[0, 0] = 100.0

@@ -302,7 +302,7 @@ def test_in_the_papers_settings_the_ratio_is_algorithms_1_and_2():
     oracle = paper_oracle(X, settings)
     for batch in drifting_batches(40):
         model.adapt(batch)
-        oracle.play(batch)
+        oracle.run(batch)
         ratios = np.minimum(np.exp(-X @ oracle.theta), 100.0)
         np.testing.assert_allclose(model.reference_weight_, ratios / ratios.mean(), rtol=1e-8)
 

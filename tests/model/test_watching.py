@@ -14,8 +14,8 @@ from accous import ULSIF, AdaptiveClassifier, Alerts, NoShift
 from accous.core.kernels_rows import effective_rows
 from accous.diagnostics.losses import effective_sample_size
 from accous.exceptions import ParameterError
+from accous.model.round import log_events
 from accous.model.safeguards import LENIENT, STRICT, next_veto
-from accous.model.snapshot import log_events
 from accous.model.watching import MAX_ROUNDS, NO_ROUNDS, RoundLog, rounds_from_plain
 from accous.streams import GaussianStream, SquareShift
 from accous.table.columns import ColumnEncoder

@@ -14,7 +14,7 @@ from accous import AdaptiveClassifier, NoShift
 from accous.cli import main
 from accous.diagnostics.drift import DriftEvent
 from accous.report.page import answers_section, render_page
-from accous.report.words import judge_in_words, subject_of_pipeline
+from accous.report.words import judge_in_words, report_source
 from tests.cli.tables import make_tables
 from tests.report.subjects import about, follow
 
@@ -121,12 +121,12 @@ def table(tmp_path, monkeypatch):
     width = len(table.encoder.feature_names)
     for number in range(120):
         rows = random.normal(size=(5, width)) + np.eye(width)[-1] * 3.0 * (number > 40)
-        table.play_round(rows, times=86_400.0 * (number + np.arange(5) / 5))
+        table.run_round(rows, times=86_400.0 * (number + np.arange(5) / 5))
     return table
 
 
 def page_of(table):
-    return render_page(subject_of_pipeline(table, "model"))
+    return render_page(report_source(table.snapshot(), "model"))
 
 
 def test_changes_have_their_date_and_seasonal_ones_are_counted_apart(table):
