@@ -1,4 +1,4 @@
-"""`TableModel` on raw frames: late labels are counted and join the reference, in the words of the classifier."""
+"""`TableModel` on raw frames: late labels are counted and join the reference."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 
 import accous
-from accous.cli import main
-from accous.exceptions import DataError
+from accous.diagnostics.labels import NO_STRETCHES
+from accous.exceptions import DataError, TrapWarning
 from tests.budgets import rest_slow
-from tests.cli.tables import make_tables
+from tests.cli.tables import fit_model, make_tables
 
 
 @pytest.fixture(scope="module")
@@ -19,11 +19,9 @@ def folders(tmp_path_factory):
     """Models fitted in order of time and without an order, the same after twenty rounds, and the stream."""
     folder = tmp_path_factory.mktemp("models")
     reference, stream = make_tables()
-    reference.write_csv(folder / "reference.csv")
     stream.write_csv(folder / "stream.csv")
     for name, option in (("ordered", "--time=day"), ("unordered", "--unordered")):
-        fit = ["fit", str(folder / "reference.csv"), "--label", "label", "--drop", "id", "--quiet", option]
-        assert main([*fit, "-o", str(folder / name)]) == 0
+        fit_model(folder, reference, "--drop", "id", option, name=name)
         accous.save(play(accous.load(folder / name), stream), folder / f"{name} played")
     return folder
 
@@ -68,26 +66,21 @@ def test_observe_counts_what_the_classifier_counts_on_encoded_rows(model, folder
     assert repr(model.risk_) == repr(model.model.risk_)
 
 
-def test_rows_without_a_label_are_left_out(model, stream):
+def test_rows_without_a_label_are_left_out_with_their_bad_values(model, stream):
     labels = [None if row % 3 else label for row, label in enumerate(stream["label"][:90].to_list())]
-    model.observe(stream[:90], labels)
-    assert model.measured_.n_labelled == 30
-
-
-def test_a_bad_value_counts_in_labelled_rows_only_and_is_named_by_its_own_row(model, stream):
+    assert model.observe(stream[:90], labels).measured_.n_labelled == 30
     rows = stream[:20].with_columns(pl.col("x0").cast(pl.String))
     rows[7, "x0"] = "?!"
     labels = rows["label"].to_list()
-    with pytest.raises(DataError, match="Row 7 of the frame"):
+    with pytest.raises(DataError, match=r"Row 7 .*'x0'"):
         model.observe(rows, labels)
-    assert model.measured_ is None
+    assert model.measured_.n_labelled == 30
     labels[7] = None
-    assert model.observe(rows, labels).measured_.n_labelled == 19
+    assert model.observe(rows, labels).measured_.n_labelled == 49
 
 
 def test_predictions_of_the_time_are_joined_by_key_and_count_once(folders, stream):
-    model = accous.load(folders / "unordered")
-    parts = []
+    model, parts = accous.load(folders / "unordered"), []
     for start in range(0, 200, 10):
         rows = stream[start : start + 10]
         parts.append(model.step(rows).with_columns(rows["id"]))
@@ -107,26 +100,34 @@ def test_predictions_of_the_time_are_joined_by_key_and_count_once(folders, strea
 
 def test_lines_and_positions_join_too_and_nothing_else(model, stream):
     predictions = model.predict(stream[:30])
-    by_line = stream[:30].with_columns(predictions["line"])[::-1]
-    model.observe(by_line, predictions=predictions)
+    model.observe(stream[:30].with_columns(predictions["line"])[::-1], predictions=predictions)
     assert model.measured_.n_labelled == 30
     model.observe(stream[:30], predictions=predictions.drop("line"))
     assert model.measured_.n_labelled == 60
-    with pytest.raises(DataError, match="with key"):
-        model.observe(stream[:29], predictions=predictions.drop("line"))
-    with pytest.raises(DataError, match="None of the labels belongs"):
-        model.observe(stream[100:101].with_columns(pl.lit("x").alias("line")), predictions=predictions)
+    for rows, others in (
+        (stream[:29], predictions.drop("line")),
+        (stream[100:101].with_columns(pl.lit("x").alias("line")), predictions),
+    ):
+        with pytest.raises(DataError):
+            model.observe(rows, predictions=others)
 
 
-@pytest.mark.parametrize(
-    ("y", "message"), [("truth", "no column 'truth'"), (["yes"], "one label for each of the 10 rows")]
-)
-def test_wrong_labels_are_refused_in_a_sentence(model, stream, y, message):
+@pytest.mark.parametrize(("y", "culprit"), [("truth", "'truth'"), (["yes"], "10 rows"), (None, "'label'")])
+def test_wrong_labels_are_refused(model, stream, y, culprit):
+    rows = stream[:10] if y else stream[:10].drop("label")
     for take in (model.observe, model.extend):
-        with pytest.raises(DataError, match=message):
-            take(stream[:10], y)
-    with pytest.raises(DataError, match="no label column 'label'"):
-        model.observe(stream[:10].drop("label"))
+        with pytest.raises(DataError, match=culprit):
+            take(rows, y)
+
+
+def test_labels_are_compared_with_the_estimate_of_their_rounds_part_by_part(model, stream):
+    assert model.observe(stream[:50]).measured_.stretches == NO_STRETCHES
+    rounds = np.repeat(np.arange(1.0, 21.0), 40)
+    model.history.add_labels(rounds, (rounds <= 10.0).astype(float))
+    found = model.observe(stream[50:60]).measured_.stretches  # what was read before labels came is forgotten
+    assert (found.n_apart, found.n_stretches, found.shortest) == (4, 4, 200)
+    assert "4 of 4" in model.trust_.predictions.sentence
+    assert model.extend(stream[:20]).measured_.stretches == NO_STRETCHES  # they are about the model before
 
 
 # --- rows that join the reference -----------------------------------------------------------------------------
@@ -154,12 +155,15 @@ def test_extend_adds_the_rows_that_the_classifier_would_add(model, folders, stre
     assert model.settings["n_joined"] == 100
 
 
-def test_a_key_joins_once(model, stream):
+def test_a_key_and_rows_of_the_reference_join_once(model, stream):
     model.extend(stream[:50], key="id")
     model.extend(stream[:80], key="id")
     assert len(model.model.labels_) == 380
-    with pytest.raises(DataError, match="no value in the key column"):
+    with pytest.raises(DataError, match="key"):
         model.extend(stream[:3].with_columns(pl.lit(None).alias("id")), key="id")
+    with pytest.warns(TrapWarning, match="300 rows"):
+        model.extend(make_tables()[0])
+    assert len(model.model.labels_) == 380
 
 
 def test_the_rows_are_sorted_by_the_column_that_sorted_the_reference(ordered, folders, stream):
@@ -176,22 +180,19 @@ def test_the_rows_are_sorted_by_the_column_that_sorted_the_reference(ordered, fo
         ordered.extend(stream[:10].drop("day"))
 
 
-def test_without_an_order_the_evidence_goes_and_the_table_says_why(ordered, stream):
+def test_without_an_order_the_evidence_goes(ordered, stream):
     assert ordered.backtest_ is not None
-    ordered.extend(stream[:50], order=False)
-    assert ordered.backtest_ is None
-    assert "without an order in time have joined" in ordered.trust_.predictions.sentence
+    assert ordered.extend(stream[:50], order=False).backtest_ is None
     assert ordered.trust_.predictions.answer == "not known"
 
 
 def test_what_the_reference_knows_grows(model, stream):
     strange = stream.with_columns(pl.lit("violet").alias("colour"))
-    for start in range(0, 200, 10):
-        model.step(strange[start : start + 10])
-    assert any("'violet'" in sentence for sentence in model.coverage_.sentences)
+    play(model, strange)
+    assert [finding.column for finding in model.coverage_.columns] == ["colour"]
     n_marks = len(model.encoder.marks)
     model.extend(strange[:300], max_reference=600)
-    assert not any("'violet'" in sentence for sentence in model.coverage_.sentences)
+    assert model.coverage_.columns == ()
     assert len(model.encoder.marks) == n_marks
     model.step(strange[:10])
 
@@ -210,13 +211,9 @@ def test_new_classes_join_and_saved_it_goes_on_bit_for_bit(model, stream, tmp_pa
 
 
 def test_numbers_stay_numbers(tmp_path, stream):
-    reference, _ = make_tables()
     whole = {"no": 0, "yes": 1}
-    reference.with_columns(pl.col("label").replace_strict(whole)).write_csv(tmp_path / "r.csv")
-    assert main(["fit", str(tmp_path / "r.csv"), "--label", "label", "-o", str(tmp_path / "m"), "--quiet"]) == 0
-    model = accous.load(tmp_path / "m")
-    labels = stream["label"].replace_strict(whole)
-    model.extend(stream[:20], labels[:20].cast(pl.Float64))
+    model = accous.load(fit_model(tmp_path, make_tables()[0].with_columns(pl.col("label").replace_strict(whole))))
+    model.extend(stream[:20], stream["label"].replace_strict(whole)[:20].cast(pl.Float64))
     assert model.model.classes_.tolist() == [0, 1]
     model.extend(stream[:20], pl.Series([2] * 20))
     assert model.model.classes_.tolist() == [0, 1, 2]
@@ -224,18 +221,13 @@ def test_numbers_stay_numbers(tmp_path, stream):
         model.extend(stream[:2], ["1", "x"])
 
 
-def test_weights_belong_to_the_labelled_rows(model, stream):
+def test_weights_belong_to_the_labelled_rows_and_a_failure_changes_nothing(model, stream):
     labels = stream["label"][:4].to_list()
     labels[1] = None
     model.extend(stream[:4], labels, [1.0, 50.0, 2.0, 3.0])
     assert model.model.base_weight_[-3:].tolist() == [1.0, 2.0, 3.0]
-    with pytest.raises(DataError, match="sample_weight"):
-        model.extend(stream[:4], None, [1.0])
-
-
-def test_a_failure_changes_nothing(model, stream):
     before, n_rows = (model.encoder, model.settings), len(model.model.labels_)
-    with pytest.raises(DataError):
-        model.extend(stream[:4], ["yes", "no", "yes", f"{'x' * 5}"], [-1.0] * 4)
-    assert (model.encoder, model.settings) == before
-    assert len(model.model.labels_) == n_rows
+    for weights in ([1.0], [-1.0] * 4):
+        with pytest.raises(DataError, match="sample_weight"):
+            model.extend(stream[:4], ["yes", "no", "yes", "new"], weights)
+        assert (model.encoder, model.settings, len(model.model.labels_)) == (*before, n_rows)

@@ -1,5 +1,6 @@
-"""The history stays bounded, loses no count, and is the same whether a run was interrupted or not."""
+"""The history of a table model: bounded, complete, the same after an interruption, and read late without a trace."""
 
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,11 @@ import pytest
 
 from accous import AdaptiveClassifier
 from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import VERDICTS
+from accous.model.watching import NO_ROUNDS
+from accous.streams import GaussianStream, SquareShift
+from accous.table import history as histories
 from accous.table.history import MOST_POINTS, History, is_chosen
 
 
@@ -69,12 +74,6 @@ def test_late_labels_stay_when_points_are_merged(model):
     history.add(model, 1)
     assert history.stride == 2
     assert history.column("n_late")[:5].tolist() == [2.0, 2.0, 2.0, 2.0, 0.0]
-
-
-def test_a_history_without_late_labels_is_read(model):
-    plain = record(model, 5).to_plain()
-    older = {name: value for name, value in plain.items() if not name.endswith("late")}
-    assert History.from_plain(older).column("n_late").tolist() == [0.0] * 5
 
 
 def test_an_interruption_leaves_no_trace(model):
@@ -139,27 +138,6 @@ def test_merged_points_are_means_and_the_worst_verdict(model):
     np.testing.assert_allclose(history.column("effective_sample_size"), expected.reshape(-1, 2).mean(axis=1))
     assert history.column("verdict")[:4].tolist() == [0.0, 0.0, float(VERDICTS.index("no overlap")), 0.0]
     assert history.column("time").tolist() == [2000.0 * point for point in range(1, len(history) + 1)]
-
-
-def test_the_first_format_keeps_its_readings(model):
-    names = ["effective_sample_size", "risk", "risk_low", "risk_high", "risk_fixed", "risk_fixed_low"]
-    names += ["risk_fixed_high", "verdict", "n_out_of_bound", "largest_weight"]
-    readings = np.arange(20.0).reshape(2, 10)
-    readings[1, 1:8] = np.nan
-    readings[0, 7] = 1.0
-    plain = {"stride": 4, "n_rounds": 9, "counts": np.ones((2, 4), dtype=np.int64), "readings": readings}
-    plain |= {"lengths": np.full((2, 32), 0.25), "open": np.array([5, 0, 0, 0])}
-    history = History.from_plain(plain)
-    # There were three verdicts, and "thin" was the second.
-    readings[0, 7] = VERDICTS.index("thin")
-    for number, name in enumerate(names):
-        np.testing.assert_array_equal(history.column(name), readings[:, number])
-    assert history.length_weights.tolist() == plain["lengths"].tolist()
-    assert history.totals()["n_rows"] == 7
-    for _ in range(3):
-        history.add(model, 1)
-    assert len(history) == 3
-    assert history.column("effective_sample_size")[2] == pytest.approx(model.effective_sample_size_)
 
 
 @pytest.mark.parametrize("every", [2, 8, 64])
@@ -233,10 +211,110 @@ def test_estimates_from_the_other_side_of_a_drift_event_do_not_count(model):
     np.testing.assert_allclose(found, [[0.001] * 3, [0.5, 0.4, 0.6], [0.5, 0.4, 0.6]])
 
 
-def test_the_second_format_did_not_know_when_the_risk_was_read(model):
-    plain = record(model, 5).to_plain()
-    plain |= {"format": 2, "lasts": plain["lasts"][:, :2], "open_lasts": plain["open_lasts"][:, :2]}
-    history = History.from_plain(plain)
-    assert history.risk_at(np.array([5]))[0, 0] == model.risk_.adapted
-    history.add(model, 1)
-    assert len(history) == 6
+# --- the risk may be read long after its round: the history has the same bits, and the round did not wait -----
+
+N_ROUNDS = 40
+
+
+def risk_of(value: float) -> RiskEstimate:
+    ends = {"fixed": 0.3, "fixed_low": float("nan"), "fixed_high": 0.5}
+    return RiskEstimate(adapted=value, adapted_low=0.1, adapted_high=0.7, **ends)
+
+
+@pytest.fixture(scope="module")
+def models() -> list[AdaptiveClassifier]:
+    """The model after each of some rounds."""
+    stream = GaussianStream(SquareShift(period=10), n_features=2, n_reference=40, n_rounds=N_ROUNDS, batch_size=3)
+    model = AdaptiveClassifier().fit(*stream.reference())
+    return [copy(model.adapt(batch.X)) for batch in stream]
+
+
+def test_a_risk_that_was_read_late_is_noted_for_its_round():
+    """In the open rows, in closed blocks that earlier states share, and for a round that is no longer kept."""
+    log, states = NO_ROUNDS, []
+    for _ in range(70):
+        log = log.after({}, np.ones(3), 1, share=1.0, refit=False, drift=False, held=False)
+        states.append(log)
+    for number in (1, 32, 33, 64, 65, 69, 70):
+        noted = log.noting(70 - number, risk_of(0.25)).rows({})[:, 6]
+        assert np.flatnonzero(~np.isnan(noted)).tolist() == [number - 1]
+        assert noted[number - 1] == 0.25
+        at_once = NO_ROUNDS
+        for each in range(1, 71):
+            cache = {"wide_risk": risk_of(0.25)} if each == number + 1 else {}
+            at_once = at_once.after(cache, np.ones(3), 1, share=1.0, refit=False, drift=False, held=False)
+        if number < 70:
+            assert at_once.rows({}).tobytes() == log.noting(70 - number, risk_of(0.25)).rows({}).tobytes()
+    assert log.noting(70, risk_of(0.25)) is log
+    assert all(np.isnan(state.rows({})[:, 6]).all() for state in states)
+
+
+def play(models: list, look_after=lambda *_: None, *, reads_later: bool) -> tuple[History, list]:
+    """Note all rounds; return the history, and the copies that it was given."""
+    history, copies = History(), []
+    history.reads_later = reads_later
+    for number, model in enumerate(models, start=1):
+        unread = copy(model)
+        unread.state_ = replace(model.state_, cache={})
+
+        def aside(unread: AdaptiveClassifier = unread) -> AdaptiveClassifier:
+            copies.append(unread)
+            return unread
+
+        history.add(unread, 3, aside=aside)
+        look_after(number, history)
+    return history, copies
+
+
+def is_read(model: AdaptiveClassifier) -> bool:
+    return "wide_risk" in model.state_.cache
+
+
+def plain(history: History) -> dict[str, bytes]:
+    return {name: np.asarray(value).tobytes() for name, value in history.to_plain().items()}
+
+
+@pytest.mark.parametrize(
+    "look_after",
+    [
+        lambda *_: None,
+        lambda number, history: number % 5 == 0 and [due.read() for due in history.due[::2]],
+        lambda number, history: number % 7 == 3 and history.copy(),
+    ],
+    ids=["at the end", "some now and then", "all for a copy"],
+)
+def test_when_it_is_read_does_not_show(monkeypatch, models, look_after):
+    """Points merge several times meanwhile."""
+    monkeypatch.setattr(histories, "MOST_POINTS", 4)
+    monkeypatch.setattr(histories, "_EARLY_ROUNDS", N_ROUNDS)
+    at_once, _ = play(models, reads_later=False)
+    later, copies = play(models, look_after, reads_later=True)
+    assert plain(later) == plain(at_once)
+    assert at_once.stride > 8
+    assert len(copies) == N_ROUNDS
+    assert all(map(is_read, copies))
+
+
+def test_rounds_do_not_read(models):
+    history, copies = play(models[:16], reads_later=True)
+    assert not any(map(is_read, copies))
+    assert [due.round for due in history.due] == list(range(1, 17))
+    assert history.column("risk").tolist() == [each.risk_.adapted for each in models[:16]]
+    assert history.column("verdict").tolist() == [VERDICTS.index(each.trust_.verdict) for each in models[:16]]
+    assert history.due == []
+
+
+def test_what_is_due_is_bounded(monkeypatch, models):
+    monkeypatch.setattr(histories, "_EARLY_ROUNDS", N_ROUNDS)
+    monkeypatch.setattr(histories, "_MOST_DUE", 8)
+    history, copies = play(models, reads_later=True)
+    assert 0 < len(history.due) <= 8
+    assert sum(not is_read(each) for each in copies) == len(history.due)
+
+
+def test_without_a_copy_the_model_itself_is_read_at_once(models):
+    history = History()
+    history.reads_later = True
+    history.add(models[0], 1)
+    assert history.due == []
+    assert history.column("risk").tolist() == [models[0].risk_.adapted]
