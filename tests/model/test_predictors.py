@@ -24,6 +24,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
+import accous
 from accous import AdaptiveClassifier, OnlineDensityRatio
 from accous.core.regression import MAX_HESSIAN_COEFS
 from accous.exceptions import ParameterError
@@ -619,3 +620,13 @@ def test_a_rule_of_your_own_fits_the_trees_anew():
     model = adapt_trees(boosted(refit=5), 25)
     assert model.n_refits_ == 5
     assert splits(model.state_.estimator) != splits(model.fixed_.estimator)
+
+
+def test_a_rule_set_between_rounds_counts_as_after_saving(tmp_path):
+    model, probe = adapt_trees(boosted(), 20).set_params(refit="always"), np.random.default_rng(0).normal(size=(30, 4))
+    accous.save(model, tmp_path)
+    resumed = accous.load(tmp_path, estimator=clone(model.estimator))
+    for each in (model, resumed):
+        adapt_trees(each, 10, first=20)
+    assert splits(model.state_.estimator) != splits(model.fixed_.estimator)
+    np.testing.assert_array_equal(resumed.predict_proba(probe), model.predict_proba(probe))

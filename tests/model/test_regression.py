@@ -177,6 +177,7 @@ def test_a_reference_in_order_is_replayed():
     assert look.square_fixed == pytest.approx(np.square(losses).mean())
     model.observe(batch.X, model.predict(batch.X) + 3.0)
     assert model.measured_.error == pytest.approx(9.0)
+    assert "root mean squared error is 3 (" in str(model.measured_)
     found = backtest(AdaptiveRegressor(Ridge()), np.tile(X, (4, 1)), np.tile(Y, 4))
     assert found.scale.loss == "absolute"
     assert found.summary()["looks"] == len(found.table())

@@ -65,6 +65,7 @@ def test_readings_of_a_regressor():
     model = AdaptiveRegressor(loss="squared").fit(X, 50.0 * X[:, 0] + y, order=True)
     found = [model.risk_, model.adapt(rows(100, 3)[0]).trust_, model.observe(*rows(50, 5)).measured_]
     assert "\n".join(map(str, [*found, *model.backtest_.sentences])) == READINGS_OF_NUMBERS.strip()
+    assert "Estimated root mean squared error" in model._repr_html_()
 
 
 def test_edge_cases_of_readings():
@@ -155,6 +156,8 @@ def test_a_fitted_model_shows_its_state_and_verdict():
     assert shown["Is the adapted model better than the fixed one?"].endswith(trust.adaptation.sentence)
     assert shown["Can you believe the estimated error?"].endswith(trust.predictions.sentence)
     assert "sk-top-container" in model._repr_html_()
+    X, y = labelled_rows()
+    assert cells(html_of(model.observe(X, y)))["Measured error"].startswith(f"{model.measured_.error:.1%} (")
 
 
 def test_an_unfitted_model_is_shown_by_scikit_learn():
