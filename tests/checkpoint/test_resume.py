@@ -1,11 +1,9 @@
 """A model that was saved and loaded goes on with the same bits as one that was not."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -15,7 +13,6 @@ from sklearn.preprocessing import StandardScaler
 
 import accous
 from accous import ULSIF, AdaptiveClassifier, LogisticRatio, OnlineDensityRatio, SingleLearnerRatio
-from accous.cli import main
 from accous.exceptions import CheckpointError
 from tests.budgets import rest_slow
 from tests.checkpoint.cases import (
@@ -482,91 +479,3 @@ def test_a_class_name_alone_makes_nothing(saved_own):
     edit_manifest(saved_own, forge, forge=True)
     with pytest.raises(CheckpointError, match=r"ratio=Popen\("):
         accous.load(saved_own)
-
-
-# --- folders that the first version of the format wrote: its safeguards are gone, those of now take over -----
-
-
-SAVED = Path(__file__).parent / "saved_by_0_1"
-
-
-# Bits depend on the processor.
-ABOUT_THE_SAME = {"rtol": 1e-9, "atol": 1e-9}
-
-
-# Predictions are written with six decimals.
-WRITTEN = {"rtol": 0.0, "atol": 1.1e-6}
-
-
-@pytest.fixture(scope="module")
-def expected():
-    with np.load(SAVED / "expected.npz") as file, np.load(SAVED / "without_fallback.npz") as others:
-        return dict(file) | dict(others)
-
-
-def go_on(model, batches, ask):
-    """What the model answers to each batch before it learns from it."""
-    found = []
-    for batch in batches:
-        found.append(ask(batch))
-        learn(model, batch)
-    return found
-
-
-def test_a_classifier_goes_on(expected):
-    model = accous.load(SAVED / "classifier")
-    assert model.n_rounds_ == 20
-    assert model.state_.recent.last() is None
-    assert model.standardize is False  # what that version did
-    assert model.ratio_.pool == "none"
-    probabilities = go_on(model, expected["batches"], model.predict_proba)
-    np.testing.assert_allclose(probabilities[0], expected["classifier_probabilities"][0], **ABOUT_THE_SAME)
-    np.testing.assert_allclose(model.ratio_.coef_, expected["classifier_theta"], **ABOUT_THE_SAME)
-    # Other safeguards, same stream: the answers and weights stay close.
-    assert np.abs(probabilities - expected["classifier_probabilities"]).mean() < 0.05
-    assert np.corrcoef(model.reference_weight_, expected["classifier_weights"])[0, 1] > 0.95
-    assert abs(model.risk_estimate_ - expected["classifier_risk"]) < 0.05
-
-
-def test_a_classifier_without_the_fallback_goes_on_as_it_did_then(expected):
-    model = accous.load(SAVED / "classifier").set_params(fallback="none")
-    probabilities = go_on(model, expected["batches"], model.predict_proba)
-    np.testing.assert_allclose(probabilities, expected["paper_probabilities"], **ABOUT_THE_SAME)
-    np.testing.assert_allclose(model.reference_weight_, expected["paper_weights"], **ABOUT_THE_SAME)
-    np.testing.assert_allclose(model.estimator_.coef_, expected["paper_coef"], **ABOUT_THE_SAME)
-    np.testing.assert_allclose(model.risk_estimate_, expected["paper_risk"], **ABOUT_THE_SAME)
-
-
-def test_a_ratio_goes_on(expected):
-    ratio = accous.load(SAVED / "ratio")
-    assert ratio.n_rounds_ == 20
-    ratios = go_on(ratio, expected["batches"], ratio.predict_ratio)
-    np.testing.assert_allclose(ratios, expected["ratio_ratios"], **ABOUT_THE_SAME)
-    np.testing.assert_allclose(ratio.coef_, expected["ratio_coef"], **ABOUT_THE_SAME)
-    np.testing.assert_allclose(ratio.reference_ratio_, expected["ratio_reference"], **ABOUT_THE_SAME)
-
-
-def test_the_command_line_goes_on(expected, tmp_path):
-    model, output = shutil.copytree(SAVED / "table", tmp_path / "model"), tmp_path / "predictions.csv"
-    options = ["--batch-size", "10", "--quiet", "-o", str(output)]
-    assert main(["adapt", str(model), str(SAVED / "stream.csv"), *options]) == 0
-    found, then = pl.read_csv(output), pl.read_csv(SAVED / "predictions.csv")
-    assert found["line"].to_list() == list(range(2, len(then) + 2))
-    found = found.drop("line")
-    assert found.columns == then.columns
-    assert found["prediction"][:10].to_list() == then["prediction"][:10].to_list()
-    numbers, numbers_then = found.drop("prediction").to_numpy(), then.drop("prediction").to_numpy()
-    np.testing.assert_allclose(numbers[:10], numbers_then[:10], **WRITTEN)
-    assert (found["prediction"] == then["prediction"]).mean() > 0.95
-    adapted = accous.load(model).model
-    np.testing.assert_allclose(adapted.ratio_.coef_, expected["table_theta"], **ABOUT_THE_SAME)
-    assert np.corrcoef(adapted.reference_weight_, expected["table_weights"])[0, 1] > 0.95
-
-
-@pytest.mark.parametrize("name", ["classifier", "ratio", "table"])
-def test_a_save_into_the_folder_keeps_its_reference(name, tmp_path):
-    folder = shutil.copytree(SAVED / name, tmp_path / "model")
-    (before,) = folder.glob("reference-*.npz")
-    accous.save(accous.load(folder), folder)
-    assert before.is_file()
-    assert len(list(folder.glob("*.npz"))) == 2

@@ -3,6 +3,7 @@
 import datetime
 import pickle
 import warnings
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -500,7 +501,8 @@ def test_the_interval_is_as_wide_as_the_halves_disagree():
     extra = []
     for rows in (exchangeable(), turned_round()):
         model = AdaptiveClassifier(GaussianNB()).fit(*rows, order=True)
-        model.backtest_ = None
+        model.verification_ = replace(model.verification_, backtest=None)
+        model.rules_ = replace(model.rules_, verification=model.verification_)
         play(model, np.split(exchangeable(200, seed=5)[0], 20))
         extra.append(model.risk_.fixed_high - model.sampling_risk().fixed_high)
     assert extra[0] < 0.2

@@ -1,7 +1,6 @@
 """What of the stream is kept and noticed: recent rows, coverage, changes, regimes, the history of rounds."""
 
 import copy
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,9 +18,6 @@ from accous.diagnostics.drift import ReferenceNeighbours
 from accous.model.watching import BLOCK_ROWS, MAX_BYTES, MAX_ROWS, NO_ROWS, recent_from_plain
 from accous.ratio.one_step import ULSIF
 from tests.classifiers import play
-
-SAVED = Path(__file__).parents[1] / "checkpoint" / "saved_by_0_1"
-
 
 # --- the last rows: the right ones, whatever the batches, and never changed afterwards ----------------------
 
@@ -183,14 +179,6 @@ def test_a_loaded_model_goes_on_with_the_same_findings(tmp_path):
         for each in (model, loaded):
             each.adapt(frame(number, 7, constant=2.0))
     assert any(event.kind == "new values" for event in model.drift_events_)
-
-
-def test_a_folder_saved_before_has_no_coverage_yet():
-    model = accous.load(SAVED / "classifier")
-    assert model.coverage_.n_rows == 0
-    for batch in np.load(SAVED / "expected.npz")["batches"]:
-        model.adapt(batch)
-    assert model.coverage_.n_rows > 0
 
 
 # --- regimes ------------------------------------------------------------------------------------------------

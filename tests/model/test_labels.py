@@ -1,8 +1,6 @@
 """Labels that come late: `observe` measures and learns nothing, `extend` adds rows to the reference."""
 
-import shutil
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,11 +16,8 @@ from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.trust import Checks, WeightEvidence, judge
 from accous.exceptions import DataError, ParameterError
 from accous.model.labels import rows_to_keep
-from accous.model.round import state_from_plain, state_to_plain
 from accous.streams import GaussianStream, SquareShift
 from tests.classifiers import play
-
-SAVED = Path(__file__).parents[1] / "checkpoint" / "saved_by_0_1"
 
 
 def make_stream(n_rounds=60, n_reference=300):
@@ -105,28 +100,6 @@ def test_labels_that_cannot_be_counted_are_refused_and_change_nothing(rows, labe
     with pytest.raises((DataError, ParameterError), match=message):
         model.observe(None if rows is None else X[rows], np.array(labels, dtype=object), **options)
     assert model.measured_ is None
-
-
-@pytest.mark.parametrize("missing", [["plain_loss"], ["blocks", "latest"]])
-def test_a_folder_without_some_of_the_sums_starts_to_keep_them(missing):
-    model, X, y = make_model(70)
-    plain = state_to_plain(model.observe(X[:100], y[:100]).state_, None)
-    for name in missing:
-        del plain["late_labels"][name]
-    model.state_ = state_from_plain(plain, model.state_.ratio, model.state_.estimator)
-    labels = model.observe(X[100:150], y[100:150]).state_.late_labels
-    assert model.measured_.n_labelled == labels.n_labelled == 150
-    assert np.isnan(model.measured_.error_plain) == (missing == ["plain_loss"])
-    if "blocks" in missing:
-        assert (len(labels.latest), int(labels.blocks.sums[:, 0].sum())) == (50, 50)
-        assert not model.measured_.latest.n_rows
-
-
-def test_a_folder_of_the_first_version_starts_to_count(tmp_path):
-    model = accous.load(shutil.copytree(SAVED / "classifier", tmp_path / "model"))
-    assert model.measured_ is None
-    X = np.asarray(model.reference_)[:50]
-    assert model.observe(X, model.classes_[model.labels_[:50]]).measured_.n_labelled == 50
 
 
 def test_frames_and_estimators_of_the_users_are_measured_too():

@@ -14,7 +14,8 @@ from sklearn.linear_model import LogisticRegression
 import accous
 from accous import AdaptiveClassifier, AdaptiveRegressor, backtest
 from accous.diagnostics.drift import rounds_in_words
-from accous.model import estimators as notebook
+from accous.model import snapshot as notebook
+from accous.model.snapshot import Snapshot
 from tests.classifiers import drifting_batches, labelled_rows, play
 
 
@@ -168,7 +169,6 @@ def test_the_display_leaves_no_trace():
     before = model.state_
     html_of(model)
     assert model.state_ is before
-    assert not before.cache
     assert model.history_["estimated_error"].isna().all()
 
 
@@ -178,7 +178,7 @@ def test_answers_that_take_long_are_shown_only_if_they_were_read(estimator, monk
         monkeypatch.setattr(notebook, "_MOST_VALUES", 100)
     model = play(AdaptiveClassifier(estimator).fit(*labelled_rows()), drifting_batches(8))
     with monkeypatch.context() as patch:
-        patch.setattr(AdaptiveClassifier, "trust_", property(lambda _: pytest.fail("computed")))
+        patch.setattr(Snapshot, "trust", property(lambda _: pytest.fail("computed")))
         assert "print(model.trust_)" in cells(html_of(model))["Verdict"]
     verdict = model.trust_.verdict
     assert cells(html_of(model))["Verdict"] == verdict
@@ -190,7 +190,7 @@ def test_a_display_never_raises(monkeypatch):
     def fail(_):
         raise RuntimeError("told to fail")
 
-    monkeypatch.setattr(AdaptiveClassifier, "trust_", property(fail))
+    monkeypatch.setattr(Snapshot, "trust", property(fail))
     assert "sk-top-container" in html_of(model)
 
 

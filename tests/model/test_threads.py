@@ -265,23 +265,23 @@ def test_a_reading_does_not_mix_two_rounds(two_rounds, name):
     model, before, after = two_rounds
     found = []
     for next_state in (before, after):
-        vars(model).update(state_=replace(before, cache={}), next_state=replace(next_state, cache={}))
+        vars(model).update(state_=replace(before), next_state=replace(next_state))
         reading = getattr(model, name)
         found.append(repr(reading() if callable(reading) else reading))
-    vars(model).update(state_=replace(after, cache={}), next_state=replace(after, cache={}))
+    vars(model).update(state_=replace(after), next_state=replace(after))
     assert found[0] == found[1]
     assert repr(getattr(model, name)) != found[0], "the two rounds are to differ"
 
 
 def test_late_labels_are_compared_with_the_estimate_of_one_round(two_rounds):
     model, before, after = two_rounds
-    without_labels = replace(before, cache={}, late_labels=None)
-    for next_state in (without_labels, replace(after, cache={}, late_labels=None)):
+    without_labels = replace(before, late_labels=None)
+    for next_state in (without_labels, replace(after, late_labels=None)):
         vars(model).update(state_=without_labels, next_state=next_state)
         model.observe(np.zeros((1, 3)), [0])
         vars(model).pop("next_state")
         estimated = model.measured_.estimated
-        vars(model).update(state_=replace(before, cache={}, late_labels=None))
+        vars(model).update(state_=replace(before, late_labels=None))
         assert estimated == pytest.approx(model.risk_.adapted)
 
 
@@ -304,19 +304,11 @@ def test_rows_that_join_meanwhile_wait_until_the_labels_are_counted():
     assert (model.measured_.n_labelled, model.measured_.is_outdated) == (80, True)
 
 
-def test_labels_count_while_another_thread_reads_and_adds_to_the_cache():
-    class ReadMeanwhile(dict):
-        """A cache to which a reader adds between any two items that are looked at."""
-
-        def items(self):
-            for item in super().items():
-                self[f"read {len(self)}"] = 0
-                yield item
-
+def test_labels_keep_what_was_read_and_does_not_depend_on_them():
     X, y = labelled_rows()
     model = play(AdaptiveClassifier().fit(X, y), drifting_batches(5))
-    coverage = model.coverage_
-    model.state_ = replace(model.state_, cache=ReadMeanwhile(model.state_.cache))
+    coverage, trust = model.coverage_, model.trust_
     model.observe(X[:20], y[:20])
     assert model.measured_.n_labelled == 20
     assert model.coverage_ is coverage
+    assert model.trust_ is not trust

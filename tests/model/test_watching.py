@@ -84,7 +84,7 @@ def test_the_error_is_that_of_the_rounds_after_which_it_was_read():
 
 
 def noted(log, weights, n_rows):
-    return log.after({}, weights, n_rows, share=1.0, refit=False, drift=False, held=False)
+    return log.after(None, weights, n_rows, share=1.0, refit=False, drift=False, held=False)
 
 
 def test_only_the_last_rounds_are_kept():
@@ -93,14 +93,14 @@ def test_only_the_last_rounds_are_kept():
     for number in range(n_rounds):
         log = noted(log, weights, number)
     assert sum(map(len, log.blocks)) < MAX_ROUNDS + 32
-    rows = log.rows({})[-MAX_ROUNDS:]
+    rows = log.rows()[-MAX_ROUNDS:]
     assert rows[:, 0].tolist() == list(range(700, n_rounds))
 
 
 def test_a_round_is_predicted_by_what_the_round_before_left():
     log, weights = RoundLog(), np.ones(4)
     for held in (True, False, False, True):
-        log = log.after({}, weights, 5, share=1.0, refit=True, drift=False, held=held)
+        log = log.after(None, weights, 5, share=1.0, refit=True, drift=False, held=held)
     # The predictors of the four rounds: fixed, fixed, adapted, adapted; then the fixed one again.
     assert [log.share_adapted(n_rounds) for n_rounds in (1, 2, 3, 4, 9)] == [1.0, 1.0, 2 / 3, 0.5, 0.5]
 
@@ -110,12 +110,12 @@ def test_a_stored_log_goes_on_as_if_it_had_not_been_stored(n_rounds):
     log, weights = NO_ROUNDS, np.ones(4)
     for number in range(n_rounds):
         log = noted(log, weights, number)
-    again = rounds_from_plain(log.to_plain({}))
+    again = rounds_from_plain(log.to_plain(None))
     for number in range(70):
         log, again = noted(log, weights, number), noted(again, weights, number)
         assert len(log.blocks) == len(again.blocks)
         assert len(log.waiting) == len(again.waiting)
-    assert log.rows({}).tobytes() == again.rows({}).tobytes()
+    assert log.rows().tobytes() == again.rows().tobytes()
 
 
 def test_the_rounds_of_an_extended_model_go_on_and_fit_forgets_them():

@@ -3,8 +3,23 @@
 import numpy as np
 
 from accous import AdaptiveClassifier
-from accous.report.words import Subject
+from accous.model.snapshot import Snapshot
+from accous.report.words import ReportSource
 from accous.table.history import History
+
+
+class Followed(ReportSource):
+    """What a report on a model is about, whatever the model has done since."""
+
+    def __init__(self, name, snapshot, history, columns, settings=None, preparation=()):
+        settings, preparation = settings or {}, list(preparation)
+        vars(self).update(name=name, history=history, columns=columns, settings=settings, preparation=preparation)
+        vars(self)["model"] = snapshot
+
+    @property
+    def snapshot(self):
+        return self.model if isinstance(self.model, Snapshot) else self.model.current()
+
 
 NAMES = ["age", "<b>income</b>", "</script>", "plan"]
 
@@ -27,7 +42,7 @@ def follow(
         batch = random.normal(size=(10, 4)) + shift * np.array([1.0, 0.0, 0.0, 0.0])
         model.adapt(batch)
         history.add(model, 10, *(10, 3, 2) * has_labels, time=times[number] if times else None)
-    return Subject("model <1>", model, history, NAMES, {"seed": "0"}, [("age", "number", "scaled")])
+    return Followed("model <1>", model, history, NAMES, {"seed": "0"}, [("age", "number", "scaled")])
 
 
 def observe(subject, n_rows=300, *, is_turned=False):
@@ -39,4 +54,4 @@ def observe(subject, n_rows=300, *, is_turned=False):
 
 def about(model):
     """The subject of a page about a model without a history."""
-    return Subject("model", model, History(), [f"x{number}" for number in range(model.n_features_in_)])
+    return Followed("model", model, History(), [f"x{number}" for number in range(model.n_features_in_)])

@@ -236,7 +236,7 @@ def test_an_estimate_that_is_not_known_has_no_line():
     chart = figures_of(render_page(subject))["error"]
     line = next(one for one in chart["series"] if one["kind"] == "line" and "known" in one)
     assert len(line["known"]) == len(line["x"])
-    assert line["known"][-1] == subject.risk.is_known
+    assert line["known"][-1] == subject.snapshot.risk.is_known
     assert 0 < line["known"].count(False) < len(line["known"])
     band = next(one for one in chart["series"] if one["kind"] == "band")
     assert len(band["x"]) == len(line["x"])  # the interval says why

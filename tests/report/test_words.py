@@ -163,7 +163,7 @@ def test_labels_outside_an_interval_that_is_too_wide_contradict_no_number_in_the
     subject = observe(follow(0.0, order=True, n_reference=2000), 2000)
     wide = {"estimated": 0.3, "estimated_low": 0.0, "estimated_high": 0.7}
     measured = replace(subject.model.measured_, contradicts=True, is_inside=False, error=0.9, **wide)
-    monkeypatch.setattr(type(subject), "measured", measured)
+    vars(subject.snapshot)["measured"] = measured
     headline = judge_in_words(subject).headline
     assert headline == "The labels say 90.0%, outside the interval of the estimate (0.0% to 70.0%)"
 
@@ -179,7 +179,7 @@ def test_an_alarm_by_the_latest_labels_is_the_headline_whatever_their_mean():
 
 def test_the_headline_and_the_sentence_name_the_same_model():
     subject = follow(1.0, n_rounds=60)
-    subject.model.state_.cache["trust"] = replace(subject.model.trust_, exponent=0.0)  # nothing to adapt to, no veto
+    vars(subject.snapshot)["trust"] = replace(subject.model.trust_, exponent=0.0)  # nothing to adapt to, no veto
     verdict = judge_in_words(subject)
     assert verdict.headline == "The inputs have moved; the fixed model is in use"
     assert verdict.moved.endswith("The fixed model is in use.")
