@@ -10,8 +10,8 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 import accous
-from accous import AdaptiveClassifier
 from accous.cli import main
+from accous.model.snapshot import Snapshot
 from tests.cli.tables import write_tables
 from tests.cli.test_kill import compare, run_well
 from tests.cli.test_numbers import tables as number_tables
@@ -118,7 +118,7 @@ def test_a_name_of_ours_needs_no_repeating(folder, capsys):
 
 def test_an_old_estimate_says_so(folder, capsys, monkeypatch):
     assert main([*FIT, "cli_models:make", "--unordered"]) == 0
-    monkeypatch.setattr(AdaptiveClassifier, "_age", lambda *_: 17)
+    monkeypatch.setattr(Snapshot, "_age", lambda *_: 17)
     named = ["model", "--estimator", "cli_models:make", "--quiet"]
     adapt = ["adapt", named[0], "stream.csv", "-o", "predictions.csv", *named[1:]]
     assert main(adapt) == 0

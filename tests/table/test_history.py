@@ -2,6 +2,8 @@
 
 from copy import copy
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -100,6 +102,9 @@ class Swinging:
     def __init__(self, model: AdaptiveClassifier, period: float) -> None:
         self.risk_, self.trust_ = model.risk_, model.trust_
         self.period, self.number = period, 0
+
+    def snapshot(self) -> SimpleNamespace:
+        return SimpleNamespace(risk=self.risk_, trust=self.trust_)
 
     @property
     def effective_sample_size_(self) -> float:
@@ -233,41 +238,55 @@ def test_a_risk_that_was_read_late_is_noted_for_its_round():
     """In the open rows, in closed blocks that earlier states share, and for a round that is no longer kept."""
     log, states = NO_ROUNDS, []
     for _ in range(70):
-        log = log.after({}, np.ones(3), 1, share=1.0, refit=False, drift=False, held=False)
+        log = log.after(None, np.ones(3), 1, share=1.0, refit=False, drift=False, held=False)
         states.append(log)
     for number in (1, 32, 33, 64, 65, 69, 70):
-        noted = log.noting(70 - number, risk_of(0.25)).rows({})[:, 6]
+        noted = log.noting(70 - number, risk_of(0.25)).rows(None)[:, 6]
         assert np.flatnonzero(~np.isnan(noted)).tolist() == [number - 1]
         assert noted[number - 1] == 0.25
         at_once = NO_ROUNDS
         for each in range(1, 71):
-            cache = {"wide_risk": risk_of(0.25)} if each == number + 1 else {}
-            at_once = at_once.after(cache, np.ones(3), 1, share=1.0, refit=False, drift=False, held=False)
+            risk = risk_of(0.25) if each == number + 1 else None
+            at_once = at_once.after(risk, np.ones(3), 1, share=1.0, refit=False, drift=False, held=False)
         if number < 70:
-            assert at_once.rows({}).tobytes() == log.noting(70 - number, risk_of(0.25)).rows({}).tobytes()
+            assert at_once.rows(None).tobytes() == log.noting(70 - number, risk_of(0.25)).rows(None).tobytes()
     assert log.noting(70, risk_of(0.25)) is log
-    assert all(np.isnan(state.rows({})[:, 6]).all() for state in states)
+    assert all(np.isnan(state.rows(None)[:, 6]).all() for state in states)
 
 
-def play(models: list, look_after=lambda *_: None, *, reads_later: bool) -> tuple[History, list]:
-    """Note all rounds; return the history, and the copies that it was given."""
-    history, copies = History(), []
+class Counted:
+    """A snapshot that knows whether its risk was read."""
+
+    def __init__(self, snapshot) -> None:
+        self._snapshot, self.is_read = snapshot, False
+
+    @property
+    def risk(self):
+        self.is_read = True
+        return self._snapshot.risk
+
+    @property
+    def trust(self):
+        return self._snapshot.trust
+
+
+def play(models: list, look_after=lambda *_: None, *, reads_later: bool) -> tuple[History, list[Counted]]:
+    """Note all rounds; return the history, and the snapshots that it was given."""
+    history, taken = History(), []
     history.reads_later = reads_later
+
+    def take(model) -> Counted:
+        taken.append(Counted(model.snapshot()))
+        return taken[-1]
+
     for number, model in enumerate(models, start=1):
-        unread = copy(model)
-        unread.state_ = replace(model.state_, cache={})
-
-        def aside(unread: AdaptiveClassifier = unread) -> AdaptiveClassifier:
-            copies.append(unread)
-            return unread
-
-        history.add(unread, 3, aside=aside)
+        history.add(model, 3, snapshot=partial(take, model))
         look_after(number, history)
-    return history, copies
+    return history, taken
 
 
-def is_read(model: AdaptiveClassifier) -> bool:
-    return "wide_risk" in model.state_.cache
+def is_read(snapshot: Counted) -> bool:
+    return snapshot.is_read
 
 
 def plain(history: History) -> dict[str, bytes]:
@@ -278,7 +297,7 @@ def plain(history: History) -> dict[str, bytes]:
     "look_after",
     [
         lambda *_: None,
-        lambda number, history: number % 5 == 0 and [due.read() for due in history.due[::2]],
+        lambda number, history: number % 5 == 0 and [each.read() for each in history.pending[::2]],
         lambda number, history: number % 7 == 3 and history.copy(),
     ],
     ids=["at the end", "some now and then", "all for a copy"],
@@ -298,23 +317,23 @@ def test_when_it_is_read_does_not_show(monkeypatch, models, look_after):
 def test_rounds_do_not_read(models):
     history, copies = play(models[:16], reads_later=True)
     assert not any(map(is_read, copies))
-    assert [due.round for due in history.due] == list(range(1, 17))
+    assert [each.round for each in history.pending] == list(range(1, 17))
     assert history.column("risk").tolist() == [each.risk_.adapted for each in models[:16]]
     assert history.column("verdict").tolist() == [VERDICTS.index(each.trust_.verdict) for each in models[:16]]
-    assert history.due == []
+    assert history.pending == []
 
 
 def test_what_is_due_is_bounded(monkeypatch, models):
     monkeypatch.setattr(histories, "_EARLY_ROUNDS", N_ROUNDS)
-    monkeypatch.setattr(histories, "_MOST_DUE", 8)
+    monkeypatch.setattr(histories, "_MOST_PENDING", 8)
     history, copies = play(models, reads_later=True)
-    assert 0 < len(history.due) <= 8
-    assert sum(not is_read(each) for each in copies) == len(history.due)
+    assert 0 < len(history.pending) <= 8
+    assert sum(not is_read(each) for each in copies) == len(history.pending)
 
 
 def test_without_a_copy_the_model_itself_is_read_at_once(models):
     history = History()
     history.reads_later = True
     history.add(models[0], 1)
-    assert history.due == []
+    assert history.pending == []
     assert history.column("risk").tolist() == [models[0].risk_.adapted]

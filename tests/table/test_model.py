@@ -402,9 +402,8 @@ def test_readings_come_from_one_round_while_another_thread_steps(seasonal):
 
     def read():
         in_the_middle.wait(PATIENCE)
-        twin = model.at_one_round()
-        found.append((twin.model.n_rounds_, twin.history.n_rounds))
-        found.append(model.trust_)
+        snapshot = model.snapshot()
+        found.append((snapshot.state.n_rounds, snapshot.past.n_rounds))
 
     reader = threading.Thread(target=read)
     reader.start()
