@@ -1081,8 +1081,10 @@ class TableModel(Lockable):
     def _known_snapshot(self) -> TableSnapshot | None:
         """Return the snapshot of the last reading, if nothing has happened since."""
         known: TableSnapshot | None = vars(self).get("_snapshot")
-        is_known = known is not None and known.inner is self.model.current() and known.watch is self.watch
-        return known if is_known else None
+        if known is None or known.inner is not self.model.current():
+            return None
+        parts = ("encoder", "watch", "seasons", "settings", "job")
+        return known if all(getattr(known, name) is getattr(self, name) for name in parts) else None
 
     def _snapshot_of(self, inner: Snapshot, history: History) -> TableSnapshot:
         return TableSnapshot(
