@@ -192,4 +192,7 @@ class Lockable:
     def __getstate__(self) -> Any:
         """Return what pickles and copies keep: everything but the lock."""
         state = super().__getstate__()
-        return {name: value for name, value in state.items() if name != LOCK_NAME} if isinstance(state, dict) else state
+        left_out = (LOCK_NAME, "_snapshot")  # what was read can be read again
+        return (
+            {name: value for name, value in state.items() if name not in left_out} if isinstance(state, dict) else state
+        )

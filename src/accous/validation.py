@@ -98,6 +98,8 @@ def read_rows(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 
     """
     if not reset and _is_ready(estimator, X, min_rows):
         rows: FloatArray = X
+        if rows.size <= _MANY_VALUES and math.isfinite(np.vdot(rows, rows)):
+            return rows
     else:
         _require_two_dimensions(X)
         _require_no_images(X)

@@ -84,7 +84,7 @@ def test_the_error_is_that_of_the_rounds_after_which_it_was_read():
 
 
 def noted(log, weights, n_rows):
-    return log.after(None, weights, n_rows, share=1.0, refit=False, drift=False, held=False)
+    return log.after(None, 4.0, n_rows, share=1.0, refit=False, drift=False, held=False)
 
 
 def test_only_the_last_rounds_are_kept():
@@ -98,9 +98,9 @@ def test_only_the_last_rounds_are_kept():
 
 
 def test_a_round_is_predicted_by_what_the_round_before_left():
-    log, weights = RoundLog(), np.ones(4)
+    log = RoundLog()
     for held in (True, False, False, True):
-        log = log.after(None, weights, 5, share=1.0, refit=True, drift=False, held=held)
+        log = log.after(None, 4.0, 5, share=1.0, refit=True, drift=False, held=held)
     # The predictors of the four rounds: fixed, fixed, adapted, adapted; then the fixed one again.
     assert [log.share_adapted(n_rounds) for n_rounds in (1, 2, 3, 4, 9)] == [1.0, 1.0, 2 / 3, 0.5, 0.5]
 

@@ -60,7 +60,7 @@ from accous.parameters import require_choice, require_integer, require_number, r
 from accous.ratio.base import RatioEstimator, ratios_of_reference, unchanged_on_failure
 from accous.ratio.online import NoShift, OnlineDensityRatio
 from accous.text import LOGGER
-from accous.threads import Lockable, one_blas_thread, one_openmp_thread_if_few
+from accous.threads import LOCK_NAME, Lockable, one_blas_thread, one_openmp_thread_if_few
 from accous.validation import (
     LearnedAttributes,
     append_rows,
@@ -154,6 +154,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """
         self._check_parameters()
         self.rounds_between_refits_ = 0
+        vars(self).pop("_snapshot", None)
         with self.lock(), unchanged_on_failure(self), one_blas_thread(), naming_values(X):
             rows = self._read(X, reset=True, min_rows=2)
             self.task_ = self._read_task(y, count_rows(rows))
@@ -223,23 +224,21 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             self._require_fitted("state_")
         if "feature_names_in_" in attributes:
             X_batch = select_columns(self, X_batch)
-        is_own = self.estimator is None
-        rows = (
-            read_rows(self, X_batch, reset=False, min_rows=0)
-            if is_own
-            else self._read(X_batch, reset=False, min_rows=0)
-        )
-        predicted, n_rows = None, len(rows) if is_own else count_rows(rows)
+        rows = self._read(X_batch, reset=False, min_rows=0)
+        predicted, n_rows = None, count_rows(rows)
         if n_rows == 0:
             return self.task_.none
-        with self.lock(), nullcontext() if is_own else naming_values(X_batch, self.reference_):
+        lock = attributes.get(LOCK_NAME) or self.lock()
+        with lock, nullcontext() if self.estimator is None else naming_values(X_batch, self.reference_):
             if predicts:
                 predicted = self._predicted("predict", rows)
             if (self.refit, self.fallback == "auto", self.caution) != self.rules_.chosen:
                 self._take_up_parameters()
-            before = self.state_
+            before, known = self.state_, attributes.get("_snapshot")
+            risk = known.known_risk if known is not None and known.state is before else None
             with nullcontext() if self.rules_.limits_blas else one_blas_thread():
-                after = self.state_ = run_round(self.rules_, before, rows, X_batch, n_rows, self._known_risk())
+                after = self.state_ = run_round(self.rules_, before, rows, X_batch, n_rows, risk)
+            attributes.pop("_snapshot", None)  # it would keep the state before alive
         if (
             after.watch.log is not before.watch.log
             or after.fallback.check is not before.fallback.check
@@ -440,6 +439,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             ratio = ratio.on_reference(_take(of_ratio, kept))
             self.rules_ = self._make_rules(ratio)
             self.state_ = on_new_reference(self.rules_, self.state_, ratio)
+            vars(self).pop("_snapshot", None)
             self._prepare_readings()
         return self
 
@@ -492,17 +492,23 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
 
         It stays as it is while rounds go on, and reading from it leaves no trace in the model.
         """
-        self._require_fitted("state_")
         return self.current().apart()
 
     def current(self) -> Snapshot:
         """Return the snapshot that the attributes read from: what they have read stays known until the next round."""
+        self._require_fitted("state_")
         known: Snapshot | None = vars(self).get("_snapshot")
-        # The state first: a round that ends meanwhile replaces it, never the rules.
+        # The state is read once: a round that ends meanwhile replaces it.
         state = self.state_
         if known is None or known.state is not state or known.rules is not self.rules_:
             known = self._snapshot = Snapshot(self.rules_, state)
         return known
+
+    def __copy__(self) -> Self:
+        """Return a copy that learns independently; what is read from either before a round is known to both."""
+        if "state_" in vars(self):
+            self.current()
+        return super().__copy__()
 
     def _replace_state(self, state: AdaptationState, *, with_new_labels: bool = False) -> None:
         """Take up a state of the same round; what was read of the one before and is still true stays known."""
@@ -595,7 +601,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def estimator_(self) -> Any:
         """The predictor in use."""
         # Not from the snapshot, which would be kept: `predict` changes nothing, not even that.
-        return self.fixed_.estimator if self.state_.fallback.veto.is_held else self.state_.estimator
+        state = self.state_
+        return self.fixed_.estimator if state.fallback.veto.is_held else state.estimator
 
     @property
     def ratio_(self) -> Any:
@@ -657,11 +664,10 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
 
     def __getstate__(self) -> Any:
         """Return what pickles keep: all but the lock and what was read, except for the error that the history notes."""
+        known: Snapshot | None = vars(self).get("_snapshot")
         kept: dict[str, Any] = super().__getstate__()
-        kept.pop("_snapshot", None)
-        risk = self._known_risk() if "state_" in kept else None
-        if risk is not None:
-            kept["state_"] = replace(self.state_, rounds=self.state_.rounds.noting(0, risk))
+        if known is not None and known.state is kept["state_"] and known.known_risk is not None:
+            kept["state_"] = replace(known.state, rounds=known.state.rounds.noting(0, known.known_risk))
         return kept
 
     # --- files -------------------------------------------------------------------------------------------------------

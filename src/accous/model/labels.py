@@ -139,7 +139,7 @@ def on_new_reference(rules: RoundRules, before: AdaptationState, ratio: RatioEst
         fitted_weights=fit.weights,
         n_refits=fit.n_refits,
         last_refit=before.n_rounds,
-        fallback=Fallback(tempered, share_in_use(rules, ratio, tempered, weights), check),
+        fallback=Fallback(tempered, share_in_use(rules, ratio, tempered, weights, is_pooled=ratio.is_pooled), check),
         watch=before.watch.on_other_reference(),
         rounds=before.rounds._replace(is_moved=fit.estimator is not rules.fixed.estimator),
         joined=Joining(before.n_rounds, before.n_rows),
@@ -152,7 +152,7 @@ def _fit_on(rules: RoundRules, before: AdaptationState, weights: FloatArray) -> 
     n_refits, strength = before.n_refits + 1, before.fallback.check.strength
     fit = Fit(rules.fixed.estimator, rules.base_weight, n_refits, before.n_rounds)
     check = Check(next_veto(rules.guard, 0.0, 0.0, before.n_rounds, n_refits), strength, None)
-    if share_in_use(rules, before.ratio, before.fallback.tempered, weights) == 0.0:
+    if share_in_use(rules, before.ratio, before.fallback.tempered, weights, is_pooled=before.ratio.is_pooled) == 0.0:
         return fit, check
     has_safeguards = rules.has_fallback and before.ratio.keeps_record
     shrunk = shrink(weights, rules.base_weight, strength) if has_safeguards else weights

@@ -387,10 +387,12 @@ def run_round(
     read = rows if rules.shares_rows else ratio.read(X_batch)
     batch_ratios = ratio.run(read)
     numbers = rows if rules.has_numbers else ratio.batch_as_numbers(read)
-    tempered, ratios = hold_back(rules, ratio, before.fallback.tempered, batch_ratios, n_rows)
+    is_pooled = ratio.is_pooled
+    tempered, ratios = hold_back(rules, ratio, before.fallback.tempered, batch_ratios, n_rows, is_pooled=is_pooled)
     weights = weigh(rules, ratios, before.weights)
-    share = share_in_use(rules, ratio, tempered, weights)
-    fit, check = _fit_and_check(rules, before, this_round, share, weights)
+    share = share_in_use(rules, ratio, tempered, weights, is_pooled=is_pooled)
+    n_effective = effective_rows(weights)
+    fit, check = _fit_and_check(rules, before, this_round, share, weights, n_effective)
     watch = watch_round(
         before.watch,
         this_round=this_round,
@@ -422,7 +424,7 @@ def run_round(
         late_labels=before.late_labels,
         rounds=before.rounds.after(
             risk,
-            weights,
+            n_effective,
             n_rows,
             share=share,
             refit=fit.last_refit == this_round,
@@ -440,30 +442,35 @@ def weigh(rules: RoundRules, ratios: FloatArray, before: FloatArray) -> FloatArr
 
 
 def hold_back(
-    rules: RoundRules, ratio: Any, tempered: Tempered, batch_ratios: FloatArray, n_rows: int
+    rules: RoundRules, ratio: Any, tempered: Tempered, batch_ratios: FloatArray, n_rows: int, *, is_pooled: bool
 ) -> tuple[Tempered, FloatArray]:
     """Return the ratio of the reference in use, held back as far as past batches are evidence against it."""
     is_ours = not ratio.is_foreign
     ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64) if is_ours else ratios_of_reference(ratio)
-    if ratio.is_pooled or not (ratio.keeps_record and rules.has_fallback):
+    if is_pooled or not (ratio.keeps_record and rules.has_fallback):
         return tempered, ratios
     if not is_ours:
         batch_ratios = checked_ratios(ratio, batch_ratios, n_rows, ("the batch", "_ratio"))
     return tempered.after_round(batch_ratios, ratios, float(ratio.max_ratio))
 
 
-def share_in_use(rules: RoundRules, ratio: Any, tempered: Tempered, weights: FloatArray) -> float:
+def share_in_use(rules: RoundRules, ratio: Any, tempered: Tempered, weights: FloatArray, *, is_pooled: bool) -> float:
     """Return how far the ratio counts: 0 if the weights say that there is nothing to adapt to."""
     if not (rules.has_fallback and ratio.keeps_record):
         return 1.0
     if total_variation(weights, rules.base_weight) < SMALLEST_SHIFT:
         return 0.0
-    share: float = ratio.share_in_use if ratio.is_pooled else tempered.share
+    share: float = ratio.share_in_use if is_pooled else tempered.share
     return share
 
 
 def _fit_and_check(
-    rules: RoundRules, before: AdaptationState, this_round: int, share: float, weights: FloatArray
+    rules: RoundRules,
+    before: AdaptationState,
+    this_round: int,
+    share: float,
+    weights: FloatArray,
+    n_effective: float,
 ) -> tuple[Fit, Check]:
     """Refit if due, and compare with the fixed predictor if due."""
     check = before.fallback.check
@@ -473,7 +480,7 @@ def _fit_and_check(
         veto = next_veto(rules.guard, 0.0, 0.0, this_round, before.n_refits)
         return fixed, Check(veto, check.strength, None)
     has_safeguards = rules.has_fallback and before.ratio.keeps_record
-    shrunk = shrink(weights, rules.base_weight, check.strength) if has_safeguards else weights
+    shrunk = shrink(weights, rules.base_weight, check.strength, n_effective) if has_safeguards else weights
     fit = Fit(before.estimator, before.fitted_weights, before.n_refits, before.last_refit)
     if is_refit_due(rules.refit, rules.erm, before, shrunk, this_round, rules.rounds_between_refits):
         fit = Fit(rules.erm.fit(shrunk, before.estimator), shrunk, before.n_refits + 1, this_round)

@@ -132,7 +132,7 @@ class Fit(NamedTuple):
     last_refit: int
 
 
-def shrink(weights: FloatArray, base: FloatArray, strength: float) -> FloatArray:
+def shrink(weights: FloatArray, base: FloatArray, strength: float, n_effective: float | None = None) -> FloatArray:
     """Return the weights moved towards the base weights.
 
     Examples
@@ -142,7 +142,7 @@ def shrink(weights: FloatArray, base: FloatArray, strength: float) -> FloatArray
     >>> shrink(np.array([2.0, 0.0, 2.0, 0.0]), np.ones(4), 2.0).tolist()
     [1.5, 0.5, 1.5, 0.5]
     """
-    n_effective = effective_rows(weights)
+    n_effective = effective_rows(weights) if n_effective is None else n_effective
     share = n_effective / (n_effective + strength)
     return share * weights + (1.0 - share) * base
 

@@ -55,9 +55,10 @@ class Snapshot:
 
     def on(self, state: AdaptationState, *, with_new_labels: bool = False) -> Snapshot:
         """Return the snapshot of another state of the same round, with the readings that are the same."""
-        other = type(self)(self.rules, state)
+        other = Snapshot(self.rules, state)
         forgotten = ("state", *_ABOUT_LABELS) if with_new_labels else ("state",)
-        vars(other).update({name: value for name, value in vars(self).items() if name not in forgotten})
+        known = vars(self).copy()  # readers in other threads add to it meanwhile
+        vars(other).update({name: value for name, value in known.items() if name not in forgotten})
         return other
 
     # --- the predictor in use, and the weights ---------------------------------------------------------------------
@@ -222,12 +223,13 @@ class Snapshot:
         answers = self.rules.erm.cross_fitted(self.state.fitted_weights, self.state.estimator)
         return None if answers is None else self.rules.task.errors(answers)
 
-    def require_errors(self, method: str) -> NDArray[Any]:
+    def require_errors(self, method: str, *, of_fixed: bool = False) -> NDArray[Any]:
         """Return ``errors``, or raise a DataError if the reference has too few rows for fits without some."""
-        if self.errors is None:
+        errors = self.rules.fixed.errors() if of_fixed else self.errors
+        if errors is None:
             too_few = self.rules.task.too_few
             raise DataError(f"{method} needs more {too_few} in the reference, because it fits without some rows.")
-        return self.errors
+        return errors
 
     @cached_property
     def scores(self) -> FloatArray:
@@ -256,8 +258,7 @@ class Snapshot:
             return self.require_errors("predict_interval")
         if answers is not None:
             return self.rules.task.errors(answers)
-        errors = self.rules.fixed.errors()
-        return self.require_errors("predict_interval") if errors is None else errors
+        return self.require_errors("predict_interval", of_fixed=True)
 
     # --- whether the reference covers the inputs -------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import BoolArray, FloatArray
-from accous.core.kernels_rows import effective_rows
 from accous.diagnostics.coverage import MIN_ROWS, ColumnRanges, ColumnWatch, Coverage
 from accous.diagnostics.drift import (
     ROUNDS_BETWEEN_LOOKS,
@@ -179,7 +178,7 @@ class RoundLog(NamedTuple):
     def after(
         self,
         risk: RiskEstimate | None,
-        weights: FloatArray,
+        n_effective: float,
         n_rows: int,
         *,
         share: float,
@@ -193,7 +192,8 @@ class RoundLog(NamedTuple):
         ----------
         risk : RiskEstimate or None
             The error that was estimated after the round before, if it was read.
-        weights : array of shape (n_reference,)
+        n_effective : float
+            Effective rows of the reference.
         n_rows : int
         share : float
             How far the ratio counts; 0 while there is nothing to adapt to.
@@ -203,7 +203,7 @@ class RoundLog(NamedTuple):
         # Without a ratio, the round has put the fixed predictor in the place of the adapted one.
         is_moved = refit or (self.is_moved and share != 0.0)
         adapted = is_moved and not held
-        last = (float(n_rows), effective_rows(weights), share, float(refit), float(drift), float(adapted), *_UNKNOWN)
+        last = (float(n_rows), n_effective, share, float(refit), float(drift), float(adapted), *_UNKNOWN)
         if self.last is None:
             return RoundLog(self.blocks, self.waiting, last, is_moved)
         waiting = (*self.waiting, self.last if risk is None else _with_error(self.last, risk))

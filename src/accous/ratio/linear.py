@@ -245,18 +245,19 @@ class LinearRatio(RatioEstimator):
         else:
             mapped = self.mapped_batch_ = self.features_.map_rows(X)
             batch, n_out_of_bound = self.features_.finish(mapped)
-        ratios = np.empty(0)
-        if self.keeps_record and not self.is_pooled:
-            ratios = self.whole_reference_.batch_ratios(self.state_.coef, batch, float(self.max_ratio))
         step_size = self.step_size_for(batch.shape[0])
-        self._learn(X, batch, step_size)
+        ratios = self._learn(X, batch, step_size)
         self.step_size_ = step_size
         self.n_out_of_bound_ += n_out_of_bound
         return ratios
 
-    def _learn(self, X: Any, batch: FloatArray, step_size: float) -> None:
-        """Play a round on a batch, given its rows and their features."""
+    def _learn(self, X: Any, batch: FloatArray, step_size: float) -> FloatArray:
+        """Run a round on a batch, given its rows and their features; return their ratios from before, if they count."""
+        ratios = np.empty(0)
+        if self.keeps_record:
+            ratios = self.whole_reference_.batch_ratios(self.state_.coef, batch, float(self.max_ratio))
         self.state_ = self.rounds_.run(self.state_, batch, step_size)
+        return ratios
 
     def batch_as_numbers(self, X: Any) -> FloatArray | None:
         """Return the rows of the round just played as numbers; a transformer does not map them a second time."""

@@ -286,17 +286,17 @@ class PooledRatio(LinearRatio):
         pool = self.pool_
         return None if pool is None else pool.slots.earlier_visit(pool.proportions, this_round)
 
-    def _learn(self, X: Any, batch: FloatArray, step_size: float) -> None:
+    def _learn(self, X: Any, batch: FloatArray, step_size: float) -> FloatArray:
         if self.pooling_ is None or self.in_use_ is None:
-            super()._learn(X, batch, step_size)
-            return
+            return super()._learn(X, batch, step_size)
         pool, given = self.in_use_
         judgement = self.pooling_.judge(pool, batch, given.ratios(X) if given.members else None)
         self._seen_batch = judgement.seen
-        super()._learn(X, batch, step_size)
+        self.state_ = self.rounds_.run(self.state_, batch, step_size)
         given = given.after_round(X) if given.members else given
         pool = self.pooling_.settle(pool, judgement, self.state_.coef, self._uncut_ratios(), given.reference_ratios)
         self.in_use_ = PoolInUse(pool, given)
+        return np.empty(0)
 
     def batch_ratio(self) -> FloatArray:
         """Return what ``predict_ratio`` would have returned for the batch of the last round, before that round.

@@ -153,11 +153,11 @@ class Reading:
     state: dict[str, Any]
     view: bytes
     _report: str | None = field(default=None, repr=False)
-    _turn: Any = field(default_factory=threading.Lock, repr=False)
+    _lock: Any = field(default_factory=threading.Lock, repr=False)
 
     def report(self) -> str:
         """Return the HTML report, made when it is first asked for."""
-        with self._turn:
+        with self._lock:
             if self._report is None:
                 self._report = render_page(self.source)
             return self._report

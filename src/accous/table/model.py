@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -272,6 +273,8 @@ class TableSnapshot(Snapshot):
         Those of ``accous fit``.
     job : Job, optional
         The last run of ``accous adapt``.
+    lock_of_past : context manager
+        To hold while the history is read, if rounds go on.
     """
 
     inner: Snapshot
@@ -282,11 +285,12 @@ class TableSnapshot(Snapshot):
     label: str
     settings: dict[str, Any]
     job: Job | None
+    lock_of_past: AbstractContextManager[Any]
 
     def apart(self) -> Self:
         """Return a copy whose readings leave no trace, as `Snapshot.apart`; it has a history of its own."""
         other = super().apart()
-        vars(other).update(inner=self.inner.apart(), past=self.past.copy())
+        vars(other).update(inner=self.inner.apart(), past=self.past.copy(), lock_of_past=nullcontext())
         return other
 
     @cached_property
@@ -326,8 +330,11 @@ class TableSnapshot(Snapshot):
         if self.state.late_labels is None:
             return None
         joined = self.state.joined
-        ends, n_rows, losses = self.past.labelled_since(0 if joined is None else joined.n_rounds)
-        return LabelledRounds(n_rows, losses, self.estimates_at(pl.Series(ends))) if len(ends) else None
+        with self.lock_of_past:
+            ends, n_rows, losses = self.past.labelled_since(0 if joined is None else joined.n_rounds)
+            is_in = ends <= self.state.n_rounds  # the history goes on
+            ends, n_rows, losses = ends[is_in], n_rows[is_in], losses[is_in]
+            return LabelledRounds(n_rows, losses, self.estimates_at(pl.Series(ends))) if len(ends) else None
 
     def estimates_at(self, rounds: pl.Series) -> NDArray[np.float64]:
         """Return the estimated error around rounds and the ends of its interval; NaN where it is not known.
@@ -1074,8 +1081,8 @@ class TableModel(Lockable):
         with self.lock():
             known = self._known_snapshot()
             if known is None:
-                known = self._snapshot = self._snapshot_of(self.model.current(), self.history)
-                _ = known.labelled_rounds  # the history goes on
+                known = self._snapshot_of(self.model.current(), self.history, self.lock())
+                self._snapshot = known
             return known
 
     def _known_snapshot(self) -> TableSnapshot | None:
@@ -1086,7 +1093,9 @@ class TableModel(Lockable):
         parts = ("encoder", "watch", "seasons", "settings", "job")
         return known if all(getattr(known, name) is getattr(self, name) for name in parts) else None
 
-    def _snapshot_of(self, inner: Snapshot, history: History) -> TableSnapshot:
+    def _snapshot_of(
+        self, inner: Snapshot, history: History, lock: AbstractContextManager[Any] | None = None
+    ) -> TableSnapshot:
         return TableSnapshot(
             rules=inner.rules,
             state=inner.state,
@@ -1098,6 +1107,7 @@ class TableModel(Lockable):
             label=self.label,
             settings=self.settings,
             job=self.job,
+            lock_of_past=lock or nullcontext(),
         )
 
     @property
