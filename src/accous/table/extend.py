@@ -25,7 +25,7 @@ from accous.table.rows import (
     numbers_of_texts,
     write_rejects,
 )
-from accous.table.runs import absolute, require_free
+from accous.table.runs import absolute, require_free, require_separate_files
 
 # --- What became of the rows
 
@@ -99,6 +99,8 @@ class ExtendJob:
 
     def __init__(self, options: ExtendOptions) -> None:
         self._options = options
+        inputs = {"LABELLED": options.rows, "--predictions": options.predictions}
+        require_separate_files(inputs, {"--rejects": options.rejects}, options.model, options.label)
         require_free(options.rejects)
         self.table_model: TableModel = load_table_model(options.model, options.estimator)
 
