@@ -59,32 +59,18 @@ class Setup:
 
     def settings(self, n_features: int) -> EnsembleSettings:
         """The set-up as the package takes it."""
+        loss = LOSSES[self.loss]
+        shared = {name: getattr(self, name) for name in ("radius", "ridge", "min_interval", "horizon", "start")}
         return EnsembleSettings(
-            loss=LOSSES[self.loss],
+            loss=loss,
             neutral=neutral_coef(self.loss, n_features),
-            radius=self.radius,
-            margin_bound=LOSSES[self.loss].margin_bound(self.radius, self.feature_bound),
+            margin_bound=loss.margin_bound(self.radius, self.feature_bound),
             has_running_range=self.meta_range == "running",
-            ridge=self.ridge,
-            min_interval=self.min_interval,
-            horizon=self.horizon,
-            start=self.start,
+            **shared,
         )
 
     def oracle(self, reference: Array) -> PaperAccous:
         """The set-up as the slow version takes it."""
-        return PaperAccous(
-            reference,
-            radius=self.radius,
-            feature_bound=self.feature_bound,
-            step_size=self.step_size,
-            ridge=self.ridge,
-            horizon=self.horizon,
-            min_interval=self.min_interval,
-            loss=self.loss,
-            start=self.start,
-            meta_range=self.meta_range,
-            neutral=neutral_coef(self.loss, reference.shape[1]),
-            kl_floor=KL_FLOOR,
-            gradient_bound=LOSSES[self.loss].gradient_bound(self.radius, self.feature_bound),
-        )
+        bound = LOSSES[self.loss].gradient_bound(self.radius, self.feature_bound)
+        neutral = neutral_coef(self.loss, reference.shape[1])
+        return PaperAccous(reference, **vars(self), neutral=neutral, kl_floor=KL_FLOOR, gradient_bound=bound)

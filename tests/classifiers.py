@@ -1,6 +1,6 @@
 """Test objects for the classifier: labelled rows, a ratio with given values, a classifier that fails on request."""
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -23,23 +23,23 @@ class LinearTilt(NoShift):
     tilt_: tuple[float, float]
 
     @property
-    def reference_ratio_(self) -> Array:
+    def reference_ratio_(self):
         return self._ratio(self.reference_)
 
-    def _start(self, X: Array) -> None:
+    def _start(self, X):
         super()._start(X)
         self.tilt_ = (1.0, 0.0)
 
-    def _play(self, X: Array) -> None:
+    def _play(self, X):
         super()._play(X)
         self.tilt_ = (float(X[0, 0]), float(X[0, 1]))
 
-    def _ratio(self, X: Array) -> Array:
+    def _ratio(self, X):
         constant, slope = self.tilt_
         return np.maximum(0.0, constant + slope * X[:, 0])
 
 
-def tilt(constant: float, slope: float, n_features: int = 3) -> Array:
+def tilt(constant, slope, n_features=3):
     """A batch that sets the ratio of `LinearTilt`."""
     return np.array([[constant, slope, *np.zeros(n_features - 2)]])
 
@@ -50,24 +50,22 @@ class FailingClassifier(GaussianNB):
     failing_fits: ClassVar[dict[int, type[BaseException]]] = {}
     n_fits: ClassVar[int] = 0
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
 
     @classmethod
-    def fail_at(cls, *numbers: int, error: type[BaseException] = RuntimeError) -> None:
+    def fail_at(cls, *numbers, error=RuntimeError):
         """Count from zero again, and fail in these fits."""
         cls.n_fits, cls.failing_fits = 0, dict.fromkeys(numbers, error)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X, y, sample_weight=None):
         FailingClassifier.n_fits += 1
         if self.n_fits in self.failing_fits:
             raise self.failing_fits[self.n_fits]("told to fail")
         return super().fit(X, y, sample_weight)
 
 
-def labelled_rows(
-    n_rows: int = 120, n_features: int = 3, n_classes: int = 2, seed: int = 0
-) -> tuple[Array, NDArray[np.int64]]:
+def labelled_rows(n_rows=120, n_features=3, n_classes=2, seed=0):
     """Rows of overlapping classes whose border is curved: weights matter to a linear model."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_rows, n_features))
@@ -75,14 +73,14 @@ def labelled_rows(
     return X, np.argmax(scores + rng.gumbel(size=scores.shape), axis=1)
 
 
-def drifting_batches(n_rounds: int, n_features: int = 3, n_rows: int = 4, seed: int = 1) -> list[Array]:
+def drifting_batches(n_rounds, n_features=3, n_rows=4, seed=1):
     """Batches whose first column wanders."""
     rng = np.random.default_rng(seed)
     columns = np.arange(n_features)
     return [rng.normal(1.5 * np.sin(t / 4.0) * (columns == 0), size=(n_rows, n_features)) for t in range(n_rounds)]
 
 
-def customers(n_rows: int, seed: int, *, has_new_city: bool = False) -> pd.DataFrame:
+def customers(n_rows, seed, *, has_new_city=False):
     """A frame of numbers, categories and missing values in both."""
     rng = np.random.default_rng(seed)
     cities = np.array(["Oslo", "Lima", None, "Rome" if has_new_city else "Oslo"], dtype=object)
@@ -96,19 +94,19 @@ def customers(n_rows: int, seed: int, *, has_new_city: bool = False) -> pd.DataF
     )
 
 
-def customer_encoder() -> ColumnTransformer:
+def customer_encoder():
     """Turns customers into numbers; a city never seen before becomes zeros."""
     numbers = make_pipeline(SimpleImputer(), StandardScaler())
     cities = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
     return ColumnTransformer([("numbers", numbers, ["age", "income"]), ("cities", cities, ["city"])])
 
 
-def model_scores(model: Any, X: Any) -> Array:
+def model_scores(model, X):
     """Probabilities, or the decision function of a classifier that has none."""
     return np.asarray(model.predict_proba(X) if hasattr(model, "predict_proba") else model.decision_function(X))
 
 
-def shown_state(model: Any, probe: Any) -> dict[str, Any]:
+def shown_state(model, probe):
     """Everything a user can see of an adaptive classifier, bit for bit."""
     return {
         "n_rounds_": (model.n_rounds_, model.ratio_.n_rounds_),
@@ -124,14 +122,14 @@ def shown_state(model: Any, probe: Any) -> dict[str, Any]:
     }
 
 
-def play(model: AdaptiveClassifier, batches: Any) -> AdaptiveClassifier:
+def play(model, batches):
     """Adapt to the batches, one after the other."""
     for batch in batches:
         model.adapt(batch)
     return model
 
 
-def played(n_rounds: int = 10, **parameters: Any) -> AdaptiveClassifier:
+def played(n_rounds=10, **parameters):
     """A model of the plain method, unless told otherwise, after a fit and a few rounds."""
     return play(
         AdaptiveClassifier(**{"fallback": "none"} | parameters).fit(*labelled_rows()), drifting_batches(n_rounds)

@@ -56,25 +56,23 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def _server(*preparation: str) -> Iterator[ForkServer]:
+    if not hasattr(os, "fork"):
+        pytest.skip("needs fork: run the tests on Linux or macOS")
+    with ForkServer(*preparation) as server:
+        yield server
+
+
 @pytest.fixture(scope="session")
 def forks() -> Iterator[ForkServer]:
     """Starts commands as real processes, in milliseconds; every warning is an error, also while they import."""
-    if not hasattr(os, "fork"):
-        pytest.skip("needs fork: run the tests on Linux or macOS")
-    with ForkServer() as server:
-        yield server
+    yield from _server()
 
 
 @pytest.fixture(scope="session")
 def library_forks() -> Iterator[ForkServer]:
-    """Starts processes that have imported numpy, scikit-learn and numba but nothing of accous: to test imports.
-
-    Every warning is an error there too.
-    """
-    if not hasattr(os, "fork"):
-        pytest.skip("needs fork: run the tests on Linux or macOS")
-    with ForkServer(LIBRARIES) as server:
-        yield server
+    """Starts processes that have imported numpy, scikit-learn and numba but nothing of accous: to test imports."""
+    yield from _server(LIBRARIES)
 
 
 @pytest.fixture(scope="session")

@@ -146,13 +146,13 @@ def test_classes_of_a_stream_of_numbers_are_whether_the_number_is_large():
 @pytest.mark.parametrize("has_numbers", [False, True])
 def test_a_real_stream_is_predicted_first_and_scored(has_numbers, capsys):
     run = real_streams.Run("bike_sharing_hour", 300, has_numbers=has_numbers)
-    found = real_streams.play(run, 1400)
+    found = real_streams.run(run, 1400)
     assert [look["row"] for look in found["looks"]] == [800, 1300]
     assert set(found["errors"]) == {"fixed", "used", "adapted", "boosted"}
     assert (found["intervals_cover"] is not None) is has_numbers
     real_streams.print_scores([found])
     assert "all: 1 runs, 2 looks" in capsys.readouterr().out
-    assert real_streams.play(run, 1000) is None
+    assert real_streams.run(run, 1000) is None
 
 
 def test_coverage_is_the_share_of_looks_whose_interval_holds_the_error():
@@ -163,7 +163,7 @@ def test_coverage_is_the_share_of_looks_whose_interval_holds_the_error():
 @needs_streams
 def test_a_case_of_the_gallery_is_played(monkeypatch):
     monkeypatch.setattr(gallery, "MOST_ROWS", 2000)
-    kept = gallery.play("birdstrikes")
+    kept = gallery.run("birdstrikes")
     assert set(kept["errors"]) == set(gallery.MODELS)
     assert len(kept["looks"]) * 500 == kept["rows"] == 1000
     assert set(kept) == set(gallery.kept_case("birdstrikes")) - {"measured_with"}

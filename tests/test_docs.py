@@ -1,155 +1,266 @@
-"""Documentation that goes stale fails here: its code runs, its links lead somewhere, its commands exist."""
+"""Documentation that goes stale fails here: what it runs and prints, its links, and the files and names it mentions."""
 
 import contextlib
+import importlib
 import io
 import re
 import textwrap
+from functools import cache
+from pathlib import Path
 
 import pytest
 
+from accous.exceptions import MissingExtraError
 from accous_bench import contenders
+from tests.docs_left_out import COMMANDS_LEFT_OUT, PAGES_LEFT_OUT, SLOW_COMMANDS
 from tests.docs_pages import CODE_SPAN, DOCS, FENCE, GUIDES, PAGES, ROOT, SESSIONS, name_of
-from tests.docs_sessions import assert_prints
-
-PAPER_MAP = DOCS / "paper_map.md"
+from tests.docs_sessions import Session, assert_prints, bare, steps_of
+from tests.docs_tables import write_tables
 
 LINK = re.compile(r"\]\(\s*<?([^)\s>]+)|^\s*\[[^\]]+\]:\s*(\S+)|(?:src|href)=\"([^\"]+)\"", re.MULTILINE)
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:")
 MAKE_CALL = re.compile(r"(?:^|[\s;&|])make((?:[ \t]+[\w./=-]+)*)", re.MULTILINE)
 MAKE_TARGET = re.compile(r"^([a-z][\w-]*)\s*:(?!=)", re.MULTILINE)
-NEED_EXTRA = {"deep.md": "efficientnet_lite_pytorch"}
-NAMES_OF_PYTHON = {"py", "py3", "python", "python3", "pycon", "ipython"}
+NEED_EXTRA = {
+    "deep.md": "efficientnet_lite_pytorch", "deploy.md": "uvicorn", "images.md": "efficientnet_lite_pytorch",
+}  # fmt: skip
+SHELLS = {"bash", "console", "sh", "shell", "shell-session", "zsh"}
+SLOW = {"deploy.md", "images.md", "late_labels.md", "own_contender.md", "pipeline.md", "table.md"}
 
 
-def python_blocks(text: str) -> list[tuple[str, str]]:
-    """The blocks to run, each after as many newlines as there are lines above it, for true tracebacks; what they print.
+@pytest.fixture
+def _own_contenders(monkeypatch):
+    monkeypatch.setattr(contenders, "_CONTENDERS", dict(contenders._CONTENDERS))  # a block may register one
 
-    The second is empty if the page does not show it.
-    """
-    blocks = []
+
+def require_extra(page: Path) -> None:
+    if page.name in NEED_EXTRA:
+        pytest.importorskip(NEED_EXTRA[page.name], reason="needs what the page uses: pip install 'accous[dev,deep]'")
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+# --- what runs --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("_own_contenders")
+@pytest.mark.parametrize("page", GUIDES, ids=name_of)
+def test_python_blocks_run(page, tmp_path, monkeypatch):
+    require_extra(page)
+    monkeypatch.chdir(tmp_path)
+    namespace, text = {"__name__": "__main__"}, text_of(page)
+    printed = io.StringIO()
     for fence in FENCE.finditer(text):
         if fence["word"] == "output":
-            blocks[-1] = blocks[-1][0], fence["code"]
+            assert_prints(printed.getvalue(), fence["code"])
         elif fence["language"] == "python" and not fence["note"]:
-            lines_above = text.count("\n", 0, fence.start("code"))
-            blocks.append(("\n" * lines_above + textwrap.dedent(fence["code"]), ""))
-    return blocks
+            code = "\n" * text.count("\n", 0, fence.start("code")) + textwrap.dedent(fence["code"])
+            with contextlib.redirect_stdout(printed := io.StringIO()):
+                exec(compile(code, str(page), "exec"), namespace)
 
 
-def relative_links(text: str) -> list[str]:
-    """Targets of links and images, without those of code, of other sites, and of the page itself."""
-    prose = CODE_SPAN.sub("", FENCE.sub("", text))
-    targets = ["".join(groups) for groups in LINK.findall(prose)]
-    return [target.split("#")[0] for target in targets if not SCHEME.match(target) and target[0] != "#"]
+def commands_of(page: Path) -> list[str]:
+    """Every command of the page's console blocks, without remarks."""
+    fences = FENCE.finditer(text_of(page))
+    blocks = [textwrap.dedent(fence["code"]) for fence in fences if fence["language"] == "console"]
+    return [bare(command) for block in blocks for command, _ in steps_of(block)]
 
 
-def make_targets_called(text: str) -> set[str]:
-    """The targets of every `make ...` command in code; prose may use the verb."""
-    code = [fence["code"] for fence in FENCE.finditer(text)] + CODE_SPAN.findall(FENCE.sub("", text))
-    commands = re.sub(r"#.*", "", "\n".join(code))
-    words = " ".join(MAKE_CALL.findall(commands)).split()
-    return {word for word in words if "=" not in word and not word.startswith("-")}
+RUN = [
+    page for page in GUIDES if page not in PAGES_LEFT_OUT and {*commands_of(page)} - {*COMMANDS_LEFT_OUT.get(page, ())}
+]
 
 
-def test_pages_exist():
-    assert [name_of(path) for path in PAGES if not path.is_file()] == []
+@pytest.mark.parametrize("page", RUN, ids=name_of)
+def test_commands_work_as_written(page, tmp_path, forks):
+    write_tables(tmp_path)
+    left_out = {*COMMANDS_LEFT_OUT.get(page, ()), *SLOW_COMMANDS}
+    Session(page, tmp_path, forks, left_out).run(["console"])
 
 
-@pytest.mark.parametrize("path", GUIDES, ids=name_of)
-def test_python_blocks_run(path, tmp_path, monkeypatch):
-    if path.name in NEED_EXTRA:
-        pytest.importorskip(NEED_EXTRA[path.name], reason="needs a network for images: pip install 'accous[deep]'")
-    monkeypatch.setattr(contenders, "_CONTENDERS", dict(contenders._CONTENDERS))  # a block may register one
-    monkeypatch.chdir(tmp_path)
-    namespace = {"__name__": "__main__"}
-    for block, shown in python_blocks(path.read_text(encoding="utf-8")):
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(block, str(path), "exec"), namespace)
-        if shown:
-            assert_prints(printed.getvalue(), shown)
+@pytest.mark.slow
+@pytest.mark.parametrize("command", sorted(SLOW_COMMANDS))
+def test_slow_commands_work_as_written(command, tmp_path, forks):
+    page = tmp_path / "page.md"
+    page.write_text(f"```console\n$ {command}\n```\n")
+    Session(page, tmp_path, forks).run()
 
 
-def test_python_is_always_fenced_under_the_name_that_runs():
-    for path in GUIDES:
-        languages = {fence["language"].lower() for fence in FENCE.finditer(path.read_text(encoding="utf-8"))}
-        assert languages & NAMES_OF_PYTHON <= {"python"}, name_of(path)
+@pytest.mark.usefixtures("_own_contenders")
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=name_of(page), marks=[pytest.mark.slow] * (page.name in SLOW)) for page in SESSIONS],
+)
+def test_page_works_as_written(page, tmp_path, forks):
+    require_extra(page)
+    Session(page, tmp_path, forks).run()
 
 
-def test_relative_links_point_to_files_of_the_project():
+PAGE = """\
+```python
+print("one", 1.25)
+```
+
+<!-- output -->
+```text
+one 1.26
+```
+
+<!-- exit code 2 -->
+```console
+$ accous fit
+accous: Missing argument ...
+```
+
+<!-- prints nothing -->
+```console
+$ true
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("", ""), ("1.26", "1.36"), ("accous: M", "river: M"), ("code 2", "code 1"), ("true", "echo a")],
+)
+def test_a_session_fails_where_the_page_is_wrong(old, new, tmp_path, forks):
+    (tmp_path / "page.md").write_text(PAGE.replace(old, new))
+    is_right = PAGE.replace(old, new) == PAGE
+    with contextlib.nullcontext() if is_right else pytest.raises(AssertionError):
+        Session(tmp_path / "page.md", tmp_path, forks).run()
+
+
+def test_no_block_is_left_out_without_a_reason():
+    for page, commands in COMMANDS_LEFT_OUT.items():
+        assert set(commands) <= set(commands_of(page)), name_of(page)
+    assert all(commands_of(page) for page in PAGES_LEFT_OUT)
+    for page in GUIDES:
+        for fence in FENCE.finditer(text_of(page)):
+            assert fence["language"].lower() not in {"py", "py3", "python3", "pycon", "ipython"}, name_of(page)
+            if fence["language"] in SHELLS and page not in PAGES_LEFT_OUT:
+                assert fence["language"] == "console", name_of(page)
+                assert fence["word"] != "no-test", name_of(page)
+                assert fence["code"].lstrip().startswith("$ "), name_of(page)
+
+
+# --- links and names --------------------------------------------------------------------------------------------
+
+
+def test_relative_links_point_to_files_of_the_project_and_are_called_by_titles():
     broken = []
-    for path in PAGES:
-        for target in relative_links(path.read_text(encoding="utf-8")):
-            file = (path.parent / target).resolve()
-            if not (file.exists() and file.is_relative_to(ROOT)):
-                broken.append((name_of(path), target))
+    for page in PAGES:
+        prose = FENCE.sub("", text_of(page))
+        targets = ["".join(groups) for groups in LINK.findall(CODE_SPAN.sub("", prose))]
+        for target in targets:
+            file = (page.parent / target.split("#")[0]).resolve()
+            is_own = not SCHEME.match(target) and target[0] != "#"
+            if is_own and not (file.exists() and file.is_relative_to(ROOT)):
+                broken.append((name_of(page), target))
+        if page in (*GUIDES, *SESSIONS):
+            assert re.findall(r"\[[\w/]+\.md\]\([^)]*\)", prose) == [], name_of(page)
     assert not broken
-
-
-@pytest.mark.parametrize("path", [*GUIDES, *SESSIONS], ids=name_of)
-def test_links_to_pages_are_called_by_titles(path):
-    """A file's name says little to a reader of the site."""
-    prose = FENCE.sub("", path.read_text(encoding="utf-8"))
-    assert re.findall(r"\[[\w/]+\.md\]\([^)]*\)", prose) == []
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
 def test_make_commands_exist(name):
-    targets = set(MAKE_TARGET.findall((ROOT / "Makefile").read_text(encoding="utf-8")))
-    called = make_targets_called((ROOT / name).read_text(encoding="utf-8"))
+    text = text_of(ROOT / name)
+    code = [fence["code"] for fence in FENCE.finditer(text)] + CODE_SPAN.findall(FENCE.sub("", text))
+    words = " ".join(MAKE_CALL.findall(re.sub(r"#.*", "", "\n".join(code)))).split()
+    called = {word for word in words if "=" not in word and not word.startswith("-")}
     assert called
-    assert called <= targets
+    assert called <= set(MAKE_TARGET.findall(text_of(ROOT / "Makefile")))
 
 
-def test_departures_from_the_paper_are_listed():
-    listed = PAPER_MAP.read_text(encoding="utf-8")
-    package = ROOT / "src" / "accous"
-    departing = [
-        file.relative_to(package).as_posix()
-        for file in sorted(package.rglob("*.py"))
-        if "# Departs from the paper:" in file.read_text(encoding="utf-8")
-    ]
-    unlisted = [file for file in departing if file not in listed]
-    assert not unlisted
+PACKAGES = [ROOT / "src" / "accous", ROOT / "bench" / "src" / "accous_bench"]
+SOURCES = [
+    # Not below benchmarks/.peers, where other packages are installed.
+    *sorted(file for file in (ROOT / "benchmarks").rglob("*.py") if ".peers" not in file.parts),
+    *sorted((ROOT / "examples").rglob("*.py")),
+    *(file for package in PACKAGES for file in sorted(package.rglob("*.py"))),
+]
+NAMING = [*PAGES, ROOT / "CHANGELOG.md", *sorted((DOCS / "development").glob("*.md"))]
+NAMED_FILE = re.compile(r"(?<![\w/.*{}-])((?:[\w*-]+/)*[\w*-]+\.py)(?![\w/])")
+NAMED_MODULE = re.compile(r"(?<![\w/.-])(accous(?:_bench)?(?:\.[A-Za-z_]\w*)+)(?![\w/])")
+ENDINGS = ("png", "svg", "pdf", "html", "csv", "egg", "load")
+FILES_OF_THE_READER = {"client.py", "my_contenders.py", "parcels.py", "score.py", "train.py"}
 
 
-PAGE = """\
-Run `make test` and make sure; see [the map](docs/map.md#top "title"), [![plot](plot.png)](https://example.org),
-[here](#below) and `a[0](x)`.
-
-```console
-$ make PYTHON=python3.12 lint clean && make demo  # then make tea
-```
-
-```python
-x = [1](2)
-```
-
-<!-- no-test -->
-```python
-1 / 0
-```
-
-- in a list:
-  ```python
-  y = 1
-  ```
-
-<img src="image.png">
-
-[ref]: other.md
-"""
+@cache
+def names_of_files() -> set[str]:
+    folders = ("src", "tests", "benchmarks", "examples", "docs")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
+    return {file.name for file in (*files, *ROOT.glob("*.py"))}
 
 
-def test_reader_of_python_blocks():
-    assert [code.strip() for code, _ in python_blocks(PAGE)] == ["x = [1](2)", "y = 1"]
-    first_line = PAGE.splitlines().index("x = [1](2)")
-    assert python_blocks(PAGE)[0] == ("\n" * first_line + "x = [1](2)\n", "")
+@cache
+def leads_somewhere(path: str, folder: Path) -> bool:
+    """Whether a path leads somewhere from the usual places; a bare name may be of any file of the project."""
+    if "/" not in path and "*" not in path:
+        return path in names_of_files()
+    return any(any(place.glob(path)) for place in (ROOT, ROOT / "src", ROOT / "tests", *PACKAGES, folder))
 
 
-def test_reader_of_links():
-    assert sorted(relative_links(PAGE)) == ["docs/map.md", "image.png", "other.md", "plot.png"]
+@cache
+def is_importable(dotted: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    parts = dotted.split(".")
+    for n_parts in range(len(parts), 0, -1):
+        try:
+            thing = importlib.import_module(".".join(parts[:n_parts]))
+        except MissingExtraError:
+            return True
+        except ModuleNotFoundError:
+            continue
+        for part in parts[n_parts:]:
+            try:
+                is_there = hasattr(thing, part)
+            except MissingExtraError:  # it is there, for those who have the extra
+                return part in thing.__all__
+            if not is_there:
+                # An attribute of an instance is named like one of its class; only its docstring tells of it.
+                return isinstance(thing, type) and part in (thing.__doc__ or "")
+            thing = getattr(thing, part)
+        return True
+    return False
 
 
-def test_reader_of_make_commands():
-    assert make_targets_called(PAGE) == {"test", "lint", "clean", "demo"}
+def test_files_and_modules_that_are_named_exist():
+    missing = []
+    for page in [*NAMING, *SOURCES]:
+        files = set(NAMED_FILE.findall(text_of(page))) - FILES_OF_THE_READER
+        missing += [(name_of(page), path) for path in sorted(files) if not leads_somewhere(path, page.parent)]
+        modules = set(NAMED_MODULE.findall(text_of(page))) if page in NAMING else set()
+        missing += [(name_of(page), each) for each in modules if not each.endswith(ENDINGS) and not is_importable(each)]
+    assert missing == []
+    assert not is_importable("accous.core.meta")
+
+
+def test_the_map_of_the_paper_names_what_is_in_each_file_and_every_departure():
+    listed = text_of(DOCS / "paper_map.md")
+    named = []
+    for line in listed.split("## Where the code departs")[0].splitlines():
+        module = None
+        if line.startswith("| ") and ".py`" in line:
+            for code in CODE_SPAN.findall(line.split(" | ")[-1]):
+                if code.endswith(".py"):
+                    path = code if code.startswith("accous_bench/") else f"accous/{code}"
+                    module = path.removesuffix(".py").replace("/", ".")
+                elif "adversarial" not in module:  # it needs torch
+                    named.append(f"{module}.{code}")
+    assert len(named) > 20
+    assert [name for name in named if not is_importable(name)] == []
+    departing = [file for file in PACKAGES[0].rglob("*.py") if "# Departs from the paper:" in text_of(file)]
+    assert [file for file in departing if file.relative_to(PACKAGES[0]).as_posix() not in listed] == []
+
+
+def test_the_backtest_says_of_intervals_for_sampling_alone_what_was_measured():
+    def section(title: str) -> str:
+        return text_of(DOCS / "trust.md").partition(f" {title}\n")[2].partition("\n#")[0]
+
+    lines = section("Coverage of the interval for sampling alone").splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("| shift |"))
+    covered = [float(line.split("|")[3].split()[0]) for line in lines[start + 2 : lines.index("", start)]]
+    assert len(covered) >= 8
+    assert f"in {min(covered):.0f} to {max(covered):.0f} % of the cases" in " ".join(section("Backtest").split())

@@ -1,6 +1,5 @@
 """What must hold for every reference and every stream of batches within the bounds."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -8,14 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from accous.core.ensemble import EnsembleState
 from tests.builders import LOSSES, Array, Setup, neutral_coef, with_intercept
 from tests.rounds import run_round, start_ensemble
 
 Stream = tuple[Array, list[Array]]
 
 
-def rows(n_features: int, max_rows: int, *, digits: int | None = None) -> st.SearchStrategy[Array]:
+def rows(n_features, max_rows, *, digits=None):
     """Feature rows of norm at most 1 that end in the intercept; `digits` limits how small an entry can be."""
     elements = st.floats(-1.0, 1.0) if digits is None else st.integers(-(10**digits), 10**digits)
     shape = st.tuples(st.integers(1, max_rows), st.just(n_features))
@@ -25,7 +23,7 @@ def rows(n_features: int, max_rows: int, *, digits: int | None = None) -> st.Sea
 
 
 @st.composite
-def streams(draw: st.DrawFn, max_rounds: int = 8, digits: int | None = None) -> Stream:
+def streams(draw, max_rounds=8, digits=None):
     """A small reference and a few batches."""
     n_features = draw(st.integers(2, 4))
     reference = draw(rows(n_features, 5, digits=digits))
@@ -34,7 +32,7 @@ def streams(draw: st.DrawFn, max_rounds: int = 8, digits: int | None = None) -> 
 
 
 @st.composite
-def setups(draw: st.DrawFn) -> Setup:
+def setups(draw):
     """Any choice; the ball is wide enough for the neutral theta."""
     return Setup(
         loss=draw(st.sampled_from(sorted(LOSSES))),
@@ -48,7 +46,7 @@ def setups(draw: st.DrawFn) -> Setup:
     )
 
 
-def play(setup: Setup, reference: Array, batches: list[Array]) -> Iterator[EnsembleState]:
+def play(setup, reference, batches):
     """The state after each round."""
     chosen = setup.settings(reference.shape[1])
     state = start_ensemble(chosen)
@@ -58,31 +56,21 @@ def play(setup: Setup, reference: Array, batches: list[Array]) -> Iterator[Ensem
 
 
 @given(stream=streams(), setup=setups())
-def test_every_theta_lies_in_the_ball(stream: Stream, setup: Setup) -> None:
+def test_every_theta_lies_in_the_ball_and_theirs_is_the_mean_by_weights_that_are_a_distribution(stream, setup):
+    neutral = neutral_coef(setup.loss, stream[0].shape[1])
     for state in play(setup, *stream):
         thetas = np.vstack((state.learners.coefs, state.coef))
         assert np.linalg.norm(thetas, axis=1).max() <= setup.radius * (1.0 + 1e-12)
-
-
-@given(stream=streams(), setup=setups())
-def test_weights_are_a_distribution(stream: Stream, setup: Setup) -> None:
-    for state in play(setup, *stream):
         assert state.weights.shape == state.lengths.shape == (len(state.learners),)
         assert np.all(state.weights >= 0.0)
         if len(state.weights):
             np.testing.assert_allclose(state.weights.sum(), 1.0, rtol=1e-14)
-
-
-@given(stream=streams(), setup=setups())
-def test_theta_is_the_weighted_mean_of_the_learners(stream: Stream, setup: Setup) -> None:
-    neutral = neutral_coef(setup.loss, stream[0].shape[1])
-    for state in play(setup, *stream):
         mean = (state.weights[:, None] * state.learners.coefs).sum(axis=0) if len(state.weights) else neutral
         np.testing.assert_allclose(state.coef, mean, rtol=1e-13, atol=1e-13 * setup.radius)
 
 
 @given(stream=streams(max_rounds=17), setup=setups())
-def test_there_is_one_learner_per_power_of_two_up_to_the_next_round(stream: Stream, setup: Setup) -> None:
+def test_there_is_one_learner_per_power_of_two_up_to_the_next_round(stream, setup):
     for t, state in enumerate(play(setup, *stream), start=1):
         powers = [2**k for k in range(10) if setup.min_interval <= 2**k <= t + 1]
         assert state.n_rounds == t
@@ -91,7 +79,7 @@ def test_there_is_one_learner_per_power_of_two_up_to_the_next_round(stream: Stre
 
 
 @given(stream=streams(max_rounds=6, digits=3), setup=setups(), seed=st.integers(0, 1000))
-def test_order_of_the_reference_rows_does_not_matter(stream: Stream, setup: Setup, seed: int) -> None:
+def test_order_of_the_reference_rows_does_not_matter(stream, setup, seed):
     reference, batches = stream
     shuffled = np.random.default_rng(seed).permutation(reference)
     # Longer steps multiply rounding errors from round to round.
@@ -103,9 +91,7 @@ def test_order_of_the_reference_rows_does_not_matter(stream: Stream, setup: Setu
 
 
 @given(reference=rows(3, 5), setup=setups(), n_rounds=st.integers(1, 16))
-def test_logistic_theta_stays_zero_on_batches_equal_to_the_reference(
-    reference: Array, setup: Setup, n_rounds: int
-) -> None:
+def test_logistic_theta_stays_zero_on_batches_equal_to_the_reference(reference, setup, n_rounds):
     for state in play(replace(setup, loss="logistic"), reference, [reference] * n_rounds):
         np.testing.assert_array_equal(state.coef, 0.0)
         np.testing.assert_array_equal(state.learners.coefs, 0.0)

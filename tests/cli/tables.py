@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from accous.cli import main
 from accous.streams import GaussianStream, SquareShift
 
 
@@ -40,3 +41,11 @@ def write_tables(folder: Path, **options: int) -> None:
     reference, stream = make_tables(**options)
     reference.write_csv(folder / "reference.csv")
     stream.write_csv(folder / "stream.csv")
+
+
+def fit_model(folder: Path, frame: pl.DataFrame, *options: str, label: str = "label", name: str = "model") -> Path:
+    """Run ``accous fit`` on a frame; return the model's folder."""
+    frame.write_csv(folder / "reference.csv")
+    fit = ["fit", str(folder / "reference.csv"), "--label", label, "-o", str(folder / name), "--quiet", "--force"]
+    assert main([*fit, *options]) == 0
+    return folder / name

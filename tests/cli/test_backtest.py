@@ -1,8 +1,6 @@
 """`accous backtest` replays a labelled table, and `accous fit` keeps the outcome with the model."""
 
 import json
-import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -37,52 +35,6 @@ def _reference(tmp_path, monkeypatch):
     write_reference()
 
 
-def test_the_table_has_a_line_for_every_look_and_sentences_follow(capsys):
-    assert main(BACKTEST) == 0
-    printed = capsys.readouterr()
-    lines = [line.split("│")[1:-1] for line in printed.out.splitlines() if line.startswith("│")]
-    found = json_of(capsys)
-    assert len(lines) == len(found["table"]) > 3
-    for cells, look in zip(lines, found["table"], strict=True):
-        drift = "unknown" if look["drift"] is None else f"{look['drift']:.2f}"
-        assert [cell.strip() for cell in cells] == [
-            f"{look['start'] + 1:,} to {look['stop']:,}",
-            f"{look['n_reference']:,}",
-            f"{look['error_fixed']:.1%}",
-            f"{look['estimate_fixed']:.1%}",
-            f"{look['error_adapted']:.1%}",
-            drift,
-        ]
-    drift, first, how, second = printed.out.splitlines()[-4:]
-    assert drift.startswith("Drift: 0 means that recent rows look like the reference, 1 that")
-    measured, estimated = (
-        np.mean([look[name] for look in found["table"]]) for name in ("error_fixed", "estimate_fixed")
-    )
-    assert first.startswith(f"Backtest: estimated error {estimated:.1%}, measured {measured:.1%} (mean of ")
-    assert how.startswith("Its models were fitted once, on the first 40%, 60% and 80% of the rows, ")
-    assert re.match(r"Adaptation would have ((raised|lowered) the error by \d+\.\d points|changed nothing)\. ", second)
-    assert printed.err == ""
-
-
-def test_the_column_that_gives_the_order_is_named(capsys):
-    assert main(BACKTEST[:-1]) == 0
-    remark = "The rows are taken in the order of the date column 'day'; use --time COL for another column"
-    assert capsys.readouterr().err == f"{remark}.\n"
-    assert main([*BACKTEST[:-1], "--quiet"]) == 0
-    assert capsys.readouterr().err == ""
-    assert main(FIT[:-1]) == 0
-    assert f"{remark}, or --unordered.\n" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("gain", "words"), [(0.005, "raised the error by 0.5"), (-0.02, "lowered the error by 2.0")])
-def test_what_adaptation_would_have_done_is_said_without_a_sign(gain, words):
-    random = np.random.default_rng(0)
-    X = random.normal(size=(400, 2))
-    found = replay(AdaptiveClassifier(), X, X[:, 0] + random.normal(size=400) > 0.0)
-    changed = replace(found, evidence=replace(found.evidence, gain=gain))
-    assert changed.sentences[1].startswith(f"Adaptation would have {words} points. ")
-
-
 def json_of(capsys, *options: str) -> dict:
     capsys.readouterr()
     assert main([*BACKTEST, "--json", *options]) == 0
@@ -105,7 +57,9 @@ def test_what_a_short_replay_cannot_know_is_null(capsys):
     assert table[-1]["drift"] is None, "24 rows are too few to measure a drift"
     assert table[0]["drift"] is not None
     assert main(BACKTEST) == 0
-    assert "nan" not in capsys.readouterr().out
+    lines = [line.split("│") for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    assert [line[3].strip() for line in lines] == [f"{look['error_fixed']:.1%}" for look in table]
+    assert [line[6].strip() for line in lines][-1] == "unknown"
 
 
 def test_a_column_of_times_and_rows_in_order_give_the_same(capsys):
@@ -131,41 +85,9 @@ def test_a_picture_is_made_and_not_replaced_without_permission(name, capsys):
     Path(name).write_text("mine")
     capsys.readouterr()
     assert main([*BACKTEST, "--plot", name]) == 1
-    printed = capsys.readouterr()
-    assert f"{name} already exists" in printed.err
-    assert (printed.out, Path(name).read_text()) == ("", "mine")
+    assert (capsys.readouterr().out, Path(name).read_text()) == ("", "mine")
     assert main([*BACKTEST, "--plot", name, "--force"]) == 0
     assert Path(name).read_bytes()[:4] == picture[:4]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "exit_code", "message"),
-    [
-        (
-            ["--drop", "day"],
-            2,
-            "reference.csv has no order in time: name a column of times with --time, or say --ordered",
-        ),
-        (["--unordered"], 2, "--unordered"),
-        (["--time", "dya"], 2, "has no column 'dya' (did you mean 'day'?): it has 'a', 'b', 'day', 'label'"),
-        (["--time", "label"], 2, "is the label"),
-        (["--time", "day", "--ordered"], 2, "leave out --ordered, or --time"),
-        (["--ordered", "--batch-size", "0"], 2, "--batch-size must be between 1 and"),
-        (["--ordered", "--plot", "replay.xyz"], 2, "--plot must end in"),
-        (["--ordered", "--plot", "nowhere/replay.png"], 1, "nowhere/replay.png"),
-    ],
-)
-def test_errors_are_one_sentence(arguments, exit_code, message, capsys):
-    assert main([*BACKTEST[:-1], *arguments]) == exit_code
-    printed = capsys.readouterr()
-    assert message in printed.err
-    assert printed.err.count("\n") == 1
-
-
-def test_too_few_rows_are_an_error(capsys):
-    write_reference(n_rows=99)
-    assert main(BACKTEST) == 1
-    assert "at least 100 labelled rows, got 99" in capsys.readouterr().err
 
 
 # --- with a model -------------------------------------------------------------------------------------------
@@ -173,9 +95,9 @@ def test_too_few_rows_are_an_error(capsys):
 
 def test_fit_prints_the_sentences_and_stores_the_outcome(capsys):
     assert main([*FIT, "--ordered"]) == 0
-    printed = capsys.readouterr().out.splitlines()
+    printed = capsys.readouterr().out
     found = load_table_model("model").model.backtest_
-    assert printed[-3:] == [found.sentences[0], found.how, found.sentences[1]]
+    assert all(sentence in printed for sentence in found.sentences)
     record = json_of(capsys)
     assert found.summary() == {name: value for name, value in record.items() if name not in ("table", "estimator")}
     assert main([*FIT, "--ordered", "--force", "--json"]) == 0
@@ -197,35 +119,16 @@ def test_the_same_table_has_the_same_replay_as_fit(capsys):
     assert len(found["table"]) == found["looks"]
 
 
-@pytest.mark.parametrize("options", [[], ["--estimator", "linear"]])
-def test_the_predictor_of_the_replay_is_named(options, capsys):
-    assert main([*BACKTEST, *options, "--plot", "replay.svg"]) == 0
-    assert "Backtest of the predictor linear" in capsys.readouterr().out
-    assert "<!-- Backtest of the predictor linear -->" in Path("replay.svg").read_text()
-
-
-def test_a_date_column_gives_the_order_too():
-    assert main(FIT) == 0
-    assert load_table_model("model").model.backtest_ is not None
-
-
-@pytest.mark.parametrize("form", [[], ["--json"]])
-def test_without_an_order_fit_says_that_nothing_is_verified(form, capsys):
-    assert main([*FIT, "--unordered", *form]) == 0
-    printed = capsys.readouterr().out
-    if form:
-        assert json.loads(printed)["backtest"] is None
-    else:
-        said = "the reference has no order in time. If its rows have one, use --time COL or --ordered."
-        assert printed.splitlines()[-1] == f"Nothing is verified: {said}"
-    assert load_table_model("model").model.backtest_ is None
-
-
-@pytest.mark.parametrize("options", [["--ordered"], ["--time", "day"]])
-def test_too_few_rows_to_replay_are_not_taken_for_rows_without_an_order(options, capsys):
-    write_reference(n_rows=80)
-    assert main([*FIT, *options]) == 0
-    assert "Nothing is verified: the reference has too few rows" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("n_rows", "options", "has_one"), [(300, [], True), (300, ["--unordered"], False), (80, ["--ordered"], False)]
+)
+def test_a_date_column_gives_the_order_and_without_one_or_with_few_rows_nothing_is_verified(
+    n_rows, options, has_one, capsys
+):
+    write_reference(n_rows=n_rows)
+    assert main([*FIT, *options, "--json"]) == 0
+    assert (json.loads(capsys.readouterr().out)["backtest"] is not None) is has_one
+    assert (load_table_model("model").model.backtest_ is not None) is has_one
 
 
 @pytest.mark.parametrize(("turns_round", "caution", "guard"), [(True, "normal", "off"), (True, "low", "lenient")])
@@ -268,14 +171,3 @@ def test_inspect_shows_the_three_answers(order, turns_round, answers, capsys):
     assert state["trust_predictions"] in answers
     assert state["estimated_error_low"] <= state["estimated_error"] <= state["estimated_error_high"]
     assert (state["backtest"] is None) == (order == "--unordered")
-    assert main(["inspect", "model"]) == 0
-    shown = {
-        cells[1].strip(): cells[2].strip() for cells in map(cells_of, capsys.readouterr().out.splitlines()) if cells
-    }
-    questions = {"inputs": "inputs covered?", "adaptation": "adaptation better?", "predictions": "estimate believable?"}
-    for name, question in questions.items():
-        assert shown[question].startswith(f"{state[f'trust_{name}']}. ")
-
-
-def cells_of(line: str) -> list[str]:
-    return line.split("│") if line.startswith("│") else []

@@ -1,4 +1,4 @@
-"""`accous labels`: late labels are joined with the predictions by key, line or position, and each counts once."""
+"""`accous labels`: late labels meet their predictions by key, line or position, each counts once, and they judge."""
 
 import json
 import shutil
@@ -10,25 +10,37 @@ import pytest
 
 from accous.cli import main
 from accous.table.model import load_table_model
-from tests.cli.late_labels import N_ROWS, adapt, expected_error, labels, run, run_json, run_remarks, write
+from tests.budgets import rest_slow
+from tests.cli.late_labels import N_ROWS, adapt, expected_error, labels, run, run_json, run_remarks, share_wrong, write
 
 pytestmark = pytest.mark.usefixtures("predicted_folder")
+FLIPPED = {"yes": "no", "no": "yes"}
+BY_ID = ["--key", "id"]
 
 
-def test_three_lines_say_what_was_measured_what_was_estimated_and_whether_they_agree(capsys):
-    lines = run(capsys, write(labels()), "--key", "id").splitlines()
-    assert len(lines) == 3
-    assert lines[0].startswith(f"Measured error: {expected_error(labels()):.1%} (")
-    plain = (pl.read_csv("predictions.csv")["prediction"] != labels()["label"]).mean()
-    counted = f"by 300 labels (a label counts half after 500 more); {plain:.1%} over all of them"
-    assert lines[0].endswith(f", {counted}.")
-    assert lines[1].startswith("Estimated error: ")
-    assert lines[2] == "They do not contradict each other."
+def flipped(predictions: str = "predictions.csv") -> pl.DataFrame:
+    """Labels that say that all predictions are wrong."""
+    return pl.read_csv(predictions).select("id", label=pl.col("prediction").replace_strict(FLIPPED))
 
 
-@pytest.mark.parametrize("name", ["labels.csv", "labels.tsv", "labels.jsonl", "labels.parquet"])
-@pytest.mark.parametrize("key", [["--key", "id"], []], ids=["by key", "by line"])
-def test_labels_of_every_format_are_joined_by_key_or_by_line(name, key, capsys):
+def model():
+    return load_table_model(Path("model"))
+
+
+def inspect(capsys) -> dict:
+    capsys.readouterr()
+    assert main(["inspect", "model", "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+# --- what is measured -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "labels.tsv", "labels.jsonl", "labels.parquet", "labels.npy"])
+@pytest.mark.parametrize("key", [BY_ID, []], ids=["by key", "by position"])
+def test_labels_of_every_format_are_joined_by_key_or_by_position(name, key, capsys):
+    if name == "labels.npy" and key:
+        key = []  # an array has no keys
     found = run_json(capsys, write(labels() if key else labels().drop("id"), name), *key)
     assert (found["counted"], found["unmatched"]) == (N_ROWS, 0)
     assert found["measured_error"] == pytest.approx(expected_error(labels()))
@@ -38,176 +50,113 @@ def test_labels_of_every_format_are_joined_by_key_or_by_line(name, key, capsys):
     assert found["concept_changed"] == "no"
 
 
-def test_labels_in_a_column_of_another_name_are_told(capsys):
-    renamed = write(labels(0, 1, 2).rename({"label": "bought"}))
-    assert "Joined by key id (labels in column 'bought')." in run_remarks(capsys, renamed, "--key", "id")
-    assert "Joined by key id." in run_remarks(capsys, write(labels(3, 4)), "--key", "id")
-
-
-@pytest.mark.parametrize("chosen", [["--label", "x0"], []], ids=["named", "the only column"])
-def test_a_column_that_the_model_predicts_from_is_no_label(chosen, capsys):
-    others = write(labels().with_columns(x0=pl.lit(1.0)).drop([] if chosen else ["label"]))
-    assert main(["labels", "model", others, "--key", "id", *chosen]) == 2
-    assert "--label x0: the model uses column 'x0' as a feature, so it cannot be the label." in capsys.readouterr().err
-
-
-def test_labels_none_of_which_is_a_class_are_refused_with_the_first_of_them(capsys):
-    coded = write(labels().with_columns(label=(pl.col("label") == "yes").cast(pl.Int64)))
-    first = "01"[labels()["label"][0] == "yes"]
-    for command in ("labels", "extend"):
-        assert main([command, "model", coded, "--key", "id"]) == 1
-        assert f"is a class of the reference ('no', 'yes'); the first is '{first}': is this" in capsys.readouterr().err
-
-
-def test_an_array_of_labels_is_joined_by_line(capsys):
-    found = run_json(capsys, write(labels(), "labels.npy"))
-    assert found["measured_error"] == pytest.approx(expected_error(labels()))
-
-
-def test_some_labels_in_any_order_are_joined_by_key(capsys):
-    some = labels(250, 3, 17, 4)
-    found = run_json(capsys, write(some), "--key", "id")
-    assert found["counted"] == 4
-    assert found["measured_error"] == pytest.approx(expected_error(some))
-
-
-def test_line_numbers_name_rows_of_the_stream(capsys):
-    # Line 1 of the stream is its header.
-    some = labels(250, 3, 17).with_columns(line=pl.Series([252, 5, 19]))
+def test_some_labels_in_any_order_are_joined_by_key_or_line(capsys):
+    some = labels(250, 3, 17).with_columns(line=pl.Series([252, 5, 19]))  # line 1 of the stream is its header
     expected = expected_error(some)
-    pl.read_csv("predictions.csv").with_columns(line=pl.int_range(2, N_ROWS + 2)).write_csv("predictions.csv")
     found = run_json(capsys, write(some.select("line", "label")))
-    assert (found["counted"], found["unmatched"]) == (3, 0)
-    assert found["measured_error"] == pytest.approx(expected)
+    assert (found["counted"], found["unmatched"], found["measured_error"]) == (3, 0, pytest.approx(expected))
+    found = run_json(capsys, write(pl.concat([some.drop("line"), labels(4)])), *BY_ID)
+    assert (found["counted"], found["counted_before"]) == (1, 3)
 
 
-def test_a_column_of_another_name_holds_the_labels(capsys):
-    frame = labels().rename({"label": "truth"}).with_columns(note=pl.lit("x"))
-    assert "has no column 'label'" in run(capsys, write(frame), "--key", "id", code=2)
-    assert run_json(capsys, "labels.csv", "--key", "id", "--label", "truth")["counted"] == N_ROWS
+def test_a_column_of_another_name_holds_the_labels_and_is_told(capsys):
+    frame = labels().rename({"label": "truth"})
+    assert "'truth'" in run_remarks(capsys, write(frame[:3]), *BY_ID)
+    run(capsys, write(frame.with_columns(note=pl.lit("x"))), *BY_ID, code=2)
+    assert run_json(capsys, "labels.csv", *BY_ID, "--label", "truth")["counted"] == N_ROWS - 3
 
 
-def test_a_label_counts_once_however_it_is_given_again(capsys):
-    first = run_json(capsys, write(labels(*range(200))), "--key", "id")
-    again = run_json(capsys, "labels.csv", "--key", "id")
+def test_a_label_counts_once_however_it_is_given_again_and_others_change_nothing(capsys):
+    first = run_json(capsys, write(labels(*range(200))), *BY_ID)
+    again = run_json(capsys, "labels.csv", *BY_ID)
     assert (again["counted"], again["counted_before"]) == (0, 200)
     assert again["labelled_rows"] == first["labelled_rows"] == 200
     by_line = run_json(capsys, write(labels().drop("id"), "all.csv"))
     assert (by_line["counted"], by_line["counted_before"], by_line["labelled_rows"]) == (100, 200, 300)
-    capsys.readouterr()
-    main(["labels", "model", "labels.csv", "--key", "id"])
-    assert "Nothing new" in capsys.readouterr().err
-
-
-def test_labels_without_a_prediction_or_without_a_value_are_named(capsys):
-    frame = pl.concat([labels(0, 1), pl.DataFrame({"id": [7_000, 2], "label": ["yes", None]}), labels(1)])
-    write(frame)
-    capsys.readouterr()
-    assert main(["labels", "model", "labels.csv", "--key", "id"]) == 0
-    remarks = capsys.readouterr().err
-    assert "1 label has no prediction; the first is '7000'." in remarks
-    assert "1 row repeats a label." in remarks
-    assert "1 row has no label." in remarks
-    assert load_table_model(Path("model")).model.measured_.n_labelled == 2
+    other = pl.col("label").replace_strict(FLIPPED)
+    changed = labels().with_columns(label=pl.when(pl.col("id") < 7).then(other).otherwise("label"))
+    again = run_json(capsys, write(changed, "changed.csv"), *BY_ID)
+    assert (again["counted"], again["counted_before"], again["differing"]) == (0, N_ROWS, 7)
+    assert again["measured_error"] == by_line["measured_error"]
 
 
 @pytest.mark.parametrize("command", ["labels", "extend"])
-def test_rows_without_a_key_are_not_rows_without_a_label(command, capsys):
+def test_rows_without_a_prediction_a_key_or_a_label_are_counted_each(command, capsys):
     frame = labels().with_columns(id=pl.when(pl.col("id") < 20).then(None).otherwise("id"))
-    write(frame.with_columns(label=pl.when(pl.col("id") == 30).then(None).otherwise("label")))
+    frame = frame.with_columns(label=pl.when(pl.col("id") == 30).then(None).otherwise("label"))
+    write(pl.concat([frame, pl.DataFrame({"id": [7_000], "label": ["yes"]}), labels(40)]))
     capsys.readouterr()
-    assert main([command, "model", "labels.csv", "--key", "id", "--json"]) == 0
+    assert main([command, "model", "labels.csv", *BY_ID, "--json"]) == 0
     printed = capsys.readouterr()
-    assert "20 rows have no id." in printed.err
-    assert "1 row has no label." in printed.err
     found = json.loads(printed.out)
-    assert (found["without_key"], found["without_label"]) == (20, 1)
-
-
-@pytest.mark.parametrize(
-    ("frame", "options", "code", "message"),
-    [
-        (
-            pl.DataFrame({"id": [1, 1], "label": ["yes", "no"]}),
-            ["--key", "id"],
-            1,
-            "two labels for id = 1, 'yes' and 'no'",
-        ),
-        (pl.DataFrame({"id": [9_000], "label": ["yes"]}), ["--key", "id"], 1, "1 label) belongs to a row"),
-        (pl.DataFrame({"id": [1], "label": [""]}), ["--key", "id"], 1, "holds no label."),
-        (pl.DataFrame({"id": [""], "label": ["yes"]}), ["--key", "id"], 1, "holds no label in a row that has its id."),
-        (pl.DataFrame({"id": [1], "label": ["yes"]}), ["--key", "number"], 2, "has no column 'number'"),
-        (pl.DataFrame({"id": [1], "label": ["yes"]}), ["--key", "id", "--label", "z"], 2, "has no column 'z'"),
-        (pl.DataFrame({"day": ["a"], "label": ["yes"]}), ["--key", "day"], 2, "run accous adapt with --key day"),
-        (pl.DataFrame({"label": ["yes"]}), ["--predictions", "none.csv"], 1, "none.csv"),
-        (pl.DataFrame({"round": [3], "label": ["yes"]}), ["--key", "round"], 1, "several rows with round = 3"),
-    ],
-)
-def test_what_cannot_be_joined_is_one_sentence_and_counts_nothing(frame, options, code, message, capsys):
-    before = {path.name: path.read_bytes() for path in Path("model").iterdir() if path.suffix in (".npz", ".json")}
-    assert message in run(capsys, write(frame), *options, code=code)
-    assert before == {
-        path.name: path.read_bytes() for path in Path("model").iterdir() if path.suffix in (".npz", ".json")
-    }
-
-
-def test_without_a_run_there_is_nothing_to_compare_with(capsys, tmp_path):
-    fit = ["fit", "reference.csv", "--label", "label", "--drop", "id", "-o", str(tmp_path / "new"), "--quiet"]
-    assert main(fit) == 0
-    capsys.readouterr()
-    assert main(["labels", str(tmp_path / "new"), write(labels())]) == 1
-    assert "has predicted nothing yet" in capsys.readouterr().err
-    assert main(["labels", str(tmp_path / "nowhere"), "labels.csv"]) == 1
-    assert "is not a folder" in capsys.readouterr().err
+    assert (found["without_key"], found["without_label"], found["unmatched"]) == (20, 1, 1)
+    assert found["counted" if command == "labels" else "joined"] == N_ROWS - 21
+    assert printed.err.count("\n") >= 4
 
 
 def test_classes_that_the_reference_does_not_have_are_counted_by_name(capsys):
     frame = labels().with_columns(label=pl.when(pl.col("id") < 40).then(pl.lit("perhaps")).otherwise("label"))
-    assert "Classes that the reference does not have: perhaps (40)." in run(capsys, write(frame), "--key", "id")
-    found = run_json(capsys, "labels.csv", "--key", "id")
-    assert found["unseen_classes"] == {"perhaps": 40}
-    assert found["concept_changed"] == "yes"
+    found = run_json(capsys, write(frame), *BY_ID)
+    assert (found["unseen_classes"], found["concept_changed"]) == ({"perhaps": 40}, "yes")
 
 
 def test_labels_opposite_to_the_predictions_contradict_the_estimate(capsys):
-    opposite = pl.col("prediction").replace_strict({"yes": "no", "no": "yes"})
-    flipped = pl.read_csv("predictions.csv").select("id", label=opposite)
-    assert "They contradict each other" in run(capsys, write(flipped), "--key", "id")
-    assert run_json(capsys, "labels.csv", "--key", "id")["labels_contradict"] is True
-    capsys.readouterr()
-    assert main(["inspect", "model", "--quiet"]) == 0
-    text = capsys.readouterr().out
-    assert "by 300 labels (those given last count most); contradicts the estimate" in text
-    assert "100.0%, 300 labels (above, a label counts half after 500 more)" in text
+    assert run_json(capsys, write(flipped()), *BY_ID)["labels_contradict"] is True
+    record = inspect(capsys)
+    assert (record["measured_error"], record["trust_predictions"], record["contradicted_by"]) == (1.0, "no", "labels")
 
 
 def test_an_alert_fires_for_labels_that_contradict_where_the_verdict_is_no_overlap(capsys):
-    far = pl.read_csv("stream.csv").with_columns(x0=pl.col("x0") + 50.0)
-    far.write_csv("far.csv")
+    pl.read_csv("stream.csv").with_columns(x0=pl.col("x0") + 50.0).write_csv("far.csv")
     adapt("far.csv", "far_predictions.csv", "--keep", "id")
-    opposite = pl.col("prediction").replace_strict({"yes": "no", "no": "yes"})
-    run(capsys, write(pl.read_csv("far_predictions.csv").select("id", label=opposite)), "--key", "id")
+    run(capsys, write(flipped("far_predictions.csv")), *BY_ID)
     assert main(["inspect", "model", "--fail-if", "verdict == contradicted"]) == 0
     assert main(["inspect", "model", "--fail-if", "predictions == no"]) == 3
-    reason = json.loads(capsys.readouterr().out)["reason"]
-    assert reason.startswith(
-        "The answer about the predictions is 'no'. By 300 labels (those given last count most), the error is "
-    )
-    assert main(["inspect", "model", "--quiet"]) == 0
-    assert "no overlap, and labels contradict the error estimated without them" in capsys.readouterr().out
+    assert "300 labels" in json.loads(capsys.readouterr().out)["reason"]
+    assert inspect(capsys)["trust"] == "no overlap"
 
 
-def test_the_report_draws_what_late_labels_measured_over_the_rounds(capsys):
-    run(capsys, write(labels()), "--key", "id")
-    model = load_table_model(Path("model"))
-    is_wrong = pl.read_csv("predictions.csv").select("round", is_wrong=pl.col("prediction") != labels()["label"])
-    by_round = is_wrong.group_by("round", maintain_order=True).agg(pl.len(), pl.sum("is_wrong"))
-    assert model.history.column("n_late").tolist() == by_round["len"].to_list()
-    assert model.history.column("late_loss").tolist() == by_round["is_wrong"].to_list()
+def test_the_history_and_the_report_have_what_late_labels_measured_over_the_rounds(capsys):
+    for _ in range(2):  # each counts once
+        run(capsys, write(labels()), *BY_ID)
+        is_wrong = pl.read_csv("predictions.csv").select("round", is_wrong=pl.col("prediction") != labels()["label"])
+        by_round = is_wrong.group_by("round", maintain_order=True).agg(pl.len(), pl.sum("is_wrong"))
+        assert model().history.column("n_late").tolist() == by_round["len"].to_list()
+        assert model().history.column("late_loss").tolist() == by_round["is_wrong"].to_list()
     assert main(["report", "model", "-o", "report.html"]) == 0
-    assert "in use, measured with late labels" in Path("report.html").read_text()
-    run(capsys, "labels.csv", "--key", "id")
-    assert load_table_model(Path("model")).history.column("n_late").sum() == N_ROWS
+    assert "late labels" in Path("report.html").read_text()
+
+
+def test_estimates_are_those_of_the_rounds_in_which_the_rows_were_predicted(capsys):
+    history = model().history
+    predictions = pl.read_csv("predictions.csv")
+    rounds = predictions["round"].to_numpy()
+    early = np.flatnonzero(rounds <= 10)
+    found = run_json(capsys, write(labels(*early.tolist())), *BY_ID)
+    weights = 0.5 ** (np.arange(len(early) - 1, -1, -1) / 500)
+    expected = np.average(history.column("risk")[rounds[early] - 1], weights=weights)
+    assert found["estimated_error"] == pytest.approx(expected)
+
+
+def test_labels_are_not_compared_with_an_estimate_that_is_far_away(capsys):
+    pl.read_csv("predictions.csv").with_columns(round=pl.lit(5_000)).write_csv("predictions.csv")
+    found = run_json(capsys, write(labels()), *BY_ID)
+    assert (found["counted"], found["estimated_error"], found["labels_contradict"]) == (N_ROWS, None, None)
+
+
+def test_rounds_with_labels_read_the_estimate_more_often():
+    def longest_gap(first_round: int) -> int:
+        history = model().history
+        read = history.rounds[~np.isnan(history.column("risk"))]
+        return int(np.diff([first_round, *read[read > first_round], history.n_rounds]).max())
+
+    for options, is_rare in (([], True), (["--label", "label"], False)):
+        n_before = model().history.n_rounds
+        adapt("stream.csv", f"rare-{is_rare}.csv", "--batch-size", "2", *options)
+        assert (longest_gap(n_before) > 9) is is_rare
+
+
+# --- runs -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("becomes", ["gone", "another table", "empty"])
@@ -234,33 +183,19 @@ def test_rows_that_were_set_aside_need_a_key(capsys):
     lines = Path("stream.csv").read_text().splitlines()
     lines[5] = lines[5] + ",one field too many"
     Path("broken.csv").write_text("\n".join(lines))
-    adapt = ["adapt", "model", "broken.csv", "-o", "other.csv", "--keep", "id", "--on-bad-row", "skip", "--quiet"]
-    assert main(adapt) == 0
+    adapt("broken.csv", "other.csv", "--keep", "id", "--on-bad-row", "skip")
     pl.read_csv("other.csv").drop("line", strict=False).write_csv("other.csv")
-    assert "join by a column that is in both files" in run(capsys, write(labels()), code=1)
-    found = run_json(capsys, write(labels()), "--key", "id")
+    run(capsys, write(labels()), code=1)
+    found = run_json(capsys, "labels.csv", *BY_ID)
     assert (found["counted"], found["unmatched"]) == (N_ROWS - 1, 1)
 
 
-def test_estimates_are_those_of_the_rounds_in_which_the_rows_were_predicted(capsys):
-    history = load_table_model(Path("model")).history
-    rounds = pl.read_csv("predictions.csv")["round"].to_numpy()
-    early = np.flatnonzero(rounds <= 10)
-    found = run_json(capsys, write(labels(*early.tolist())), "--key", "id")
-    weights = 0.5 ** (np.arange(len(early) - 1, -1, -1) / 500)
-    expected = np.average(history.column("risk")[rounds[early] - 1], weights=weights)
-    assert found["estimated_error"] == pytest.approx(expected)
-
-
 def test_labels_in_the_stream_itself_count_in_the_same_record(capsys):
-    assert main(["adapt", "model", "stream.csv", "-o", "scored.csv", "--label", "label", "--quiet"]) == 0
-    table_model = load_table_model(Path("model"))
-    assert table_model.model.measured_.n_labelled == table_model.job.n_scored == N_ROWS
-    predictions = pl.read_csv("scored.csv")
-    is_wrong = (predictions["prediction"] != labels()["label"]).to_numpy()
-    weights = 0.5 ** (np.arange(N_ROWS - 1, -1, -1) / 500)
-    assert table_model.model.measured_.error == pytest.approx(np.average(is_wrong, weights=weights))
-    assert "must not count twice" in run(capsys, write(labels()), code=1)
+    adapt("stream.csv", "scored.csv", "--label", "label")
+    measured = model().model.measured_
+    assert measured.n_labelled == model().job.n_scored == N_ROWS
+    assert measured.error == pytest.approx(share_wrong("scored.csv", labels()))
+    run(capsys, write(labels()), code=1)  # they must not count twice
 
 
 def test_a_run_goes_on_as_before_after_labels_were_counted(capsys):
@@ -269,61 +204,185 @@ def test_a_run_goes_on_as_before_after_labels_were_counted(capsys):
     shutil.copytree("model", "other")
     predictions = Path("predictions.csv").read_bytes()
     more.write_csv("stream.csv")
-    adapt = ["stream.csv", "-o", "predictions.csv", "--keep", "id", "--quiet"]
-    assert main(["adapt", "other", *adapt]) == 0
+    again = ["stream.csv", "-o", "predictions.csv", "--keep", "id", "--quiet"]
+    assert main(["adapt", "other", *again]) == 0
     expected = Path("predictions.csv").read_bytes()
     Path("predictions.csv").write_bytes(predictions)
-    run_json(capsys, "labels.csv", "--key", "id")
-    assert main(["adapt", "model", *adapt]) == 0
+    run_json(capsys, "labels.csv", *BY_ID)
+    assert main(["adapt", "model", *again]) == 0
     assert Path("predictions.csv").read_bytes() == expected
-    assert load_table_model(Path("model")).model.measured_.n_labelled == N_ROWS
+    assert model().model.measured_.n_labelled == N_ROWS
     shutil.rmtree("other")
 
 
 def test_a_run_that_replaces_the_predictions_of_another_has_labels_of_its_own(capsys):
-    write(labels())
-    assert run_json(capsys, "labels.csv", "--key", "id")["counted"] == N_ROWS
+    assert run_json(capsys, write(labels()), *BY_ID)["counted"] == N_ROWS
     pl.read_csv("stream.csv").reverse().write_csv("second.csv")
     adapt("second.csv", "predictions.csv", "--keep", "id", "--force")
-    found = run_json(capsys, "labels.csv", "--key", "id")
+    found = run_json(capsys, "labels.csv", *BY_ID)
     assert (found["counted"], found["counted_before"], found["labelled_rows"]) == (N_ROWS, 0, 2 * N_ROWS)
-    assert run_json(capsys, "labels.csv", "--key", "id")["counted"] == 0
+    assert run_json(capsys, "labels.csv", *BY_ID)["counted"] == 0
 
 
-def test_labels_that_are_no_class_are_one_sentence(capsys):
-    message = run(capsys, write(labels().with_columns(label=pl.lit("x"))), "--key", "id", code=1)
-    assert "is a class of the reference ('no', 'yes')" in message
+# --- without a key: labels meet their own rows, by line or by position, or they are refused ---------------------
 
 
-def test_rounds_with_labels_read_the_estimate_more_often(capsys):
-    def longest_gap(first_round: int) -> int:
-        history = load_table_model(Path("model")).history
-        read = history.rounds[~np.isnan(history.column("risk"))]
-        return int(np.diff([first_round, *read[read > first_round], history.n_rounds]).max())
-
-    for options, is_rare in (([], True), (["--label", "label"], False)):
-        n_before = load_table_model(Path("model")).history.n_rounds
-        adapt("stream.csv", f"rare-{is_rare}.csv", "--batch-size", "2", *options)
-        assert (longest_gap(n_before) > 9) is is_rare
+def require_all_counted(capsys, expected: float, *options: str) -> None:
+    found = run_json(capsys, "labels.csv", *options)
+    assert (found["counted"], found["unmatched"]) == (N_ROWS, 0)
+    assert found["measured_error"] == pytest.approx(expected)
+    assert found["measured_error_fixed"] is not None
 
 
-def test_labels_are_not_compared_with_an_estimate_that_is_far_away(capsys):
-    predictions = pl.read_csv("predictions.csv")
-    write(labels())
-    predictions.with_columns(round=pl.lit(5_000)).write_csv("predictions.csv")
-    found = run_json(capsys, "labels.csv", "--key", "id")
+@pytest.mark.parametrize("stream", rest_slow(["s.csv", "s.parquet", "s.jsonl"], n_fast=2))
+@pytest.mark.parametrize("is_last", [True, False], ids=["last run", "earlier run"])
+def test_lines_mean_the_same_in_labels_and_predictions_of_any_stream(stream, is_last, capsys):
+    write(pl.read_csv("stream.csv"), stream)
+    adapt(stream, "first.csv")
+    if not is_last:
+        adapt("stream.csv", "second.csv", "--keep", "id")
+    write(labels().select("label").with_columns(pl.read_csv("first.csv")["line"]))
+    require_all_counted(capsys, share_wrong("first.csv", labels()), "--predictions", "first.csv")
+
+
+@pytest.mark.parametrize("by", ["position", "line"])
+def test_a_line_break_inside_a_row_does_not_shift_the_rows_after_it(by, capsys):
+    notes = ["two\nlines" if number == 3 else "one" for number in range(N_ROWS)]
+    pl.read_csv("stream.csv").with_columns(note=pl.Series(notes)).write_csv("s.csv")
+    adapt("s.csv", "first.csv")
+    frame = labels().select("label")
+    write(frame if by == "position" else frame.with_columns(pl.read_csv("first.csv")["line"]))
+    require_all_counted(capsys, share_wrong("first.csv", labels()))
+
+
+def test_an_empty_line_in_a_list_of_labels_is_a_row_without_a_label(capsys):
+    values = ["" if row in (0, 7) else each for row, each in enumerate(labels()["label"].to_list())]
+    Path("labels.csv").write_text("\n".join(["label", *values]))
+    found = run_json(capsys, "labels.csv")
+    some = labels(*(row for row in range(N_ROWS) if row not in (0, 7)))
+    assert (found["counted"], found["measured_error"]) == (N_ROWS - 2, pytest.approx(expected_error(some)))
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "labels.parquet"])
+@pytest.mark.parametrize("is_piped", [False, True], ids=["stream", "kept columns"])
+def test_a_position_is_refused_if_a_column_of_both_files_disagrees(name, is_piped, capsys):
+    frame = labels()
+    if is_piped:
+        Path("stream.csv").rename("gone.csv")
+    message = run(capsys, write(frame.with_columns(id=pl.col("id").shift(-1, fill_value=999)), name), code=1)
+    if is_piped:
+        Path("gone.csv").rename("stream.csv")
+    assert "row 1 'id' is '1', and '0'" in message
+    assert run_json(capsys, write(frame.with_columns(pl.col("id").cast(pl.Float64)), name))["counted"] == N_ROWS
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "labels.npy"])
+@pytest.mark.parametrize("n_depots", [0, 1, 2])
+def test_a_part_of_the_labels_is_not_joined_by_position_on_trust(name, n_depots, capsys):
+    """Neither without a column that both files have, nor if its few values do not tell rows apart."""
+    part = labels()[:100].drop("id")
+    if n_depots:
+        depots = pl.Series("depot", ["north", "south"][:n_depots] * (N_ROWS // n_depots))
+        pl.read_csv("stream.csv").with_columns(depots).write_csv("depot.csv")
+        adapt("depot.csv", "first.csv")
+        part = part.with_columns(depots[:100])
+    assert "100 of the 300 rows" in run(capsys, write(part, name), code=1)
+
+
+def test_nested_values_of_columns_that_nobody_uses_are_not_compared(capsys):
+    nested = pl.DataFrame({"tags": [{"a": row} if row % 3 else None for row in range(N_ROWS)]})
+    nested.hstack(pl.read_csv("stream.csv")).write_ndjson("nested.jsonl")
+    adapt("nested.jsonl", "first.csv")
+    assert run_json(capsys, "nested.jsonl")["counted"] == N_ROWS
+    turned = pl.read_ndjson("nested.jsonl").with_columns(pl.col("id").reverse())
+    assert "row 1 'id' is '299', and '0'" in run(capsys, write(turned, "turned.jsonl"), code=1)
+
+
+def test_true_in_another_spelling_is_the_same_value(capsys):
+    flags = pl.Series("flag", ["true", "false", "false"] * (N_ROWS // 3))
+    pl.read_csv("stream.csv").with_columns(flags).write_csv("flags.csv")
+    adapt("flags.csv", "first.csv")
+    found = run_json(capsys, write(labels().drop("id").with_columns(flags.str.to_titlecase())))
     assert found["counted"] == N_ROWS
-    assert found["estimated_error"] is None
-    assert found["labels_contradict"] is None
 
 
-def test_labels_that_differ_from_those_counted_before_are_named_and_change_nothing(capsys):
-    first = run_json(capsys, write(labels()), "--key", "id")
-    other = pl.col("label").replace_strict({"yes": "no", "no": "yes"})
-    changed = labels().with_columns(label=pl.when(pl.col("id") < 7).then(other).otherwise("label"))
-    remarks = run_remarks(capsys, write(changed, "changed.csv"), "--key", "id")
-    assert "7 labels differ from what was counted before, which stays." in remarks
-    again = run_json(capsys, "changed.csv", "--key", "id")
-    assert (again["counted"], again["counted_before"], again["differing"]) == (0, N_ROWS, 7)
-    assert again["measured_error"] == first["measured_error"]
-    assert "differ" not in run_remarks(capsys, "labels.csv", "--key", "id")
+@pytest.mark.parametrize(
+    ("columns", "options", "how"),
+    [(["id", "label"], BY_ID, "by key id"), (["line", "label"], [], "by line"), (["label"], [], "by position")],
+)
+def test_a_remark_says_how_labels_were_joined(columns, options, how, capsys):
+    write(labels().with_columns(pl.read_csv("predictions.csv")["line"]).select(columns))
+    assert f"Joined {how}" in run_remarks(capsys, "labels.csv", *options)
+
+
+@pytest.mark.parametrize("command", ["labels", "extend"])
+def test_the_key_of_the_run_is_missed_and_a_file_with_another_name_for_it_is_refused(command, capsys):
+    adapt("stream.csv", "keyed.csv", "--key", "id")
+    assert main([command, "model", write(labels().rename({"id": "booking"}))]) == 1
+    assert "'booking'" in capsys.readouterr().err
+    # To extend, a file with a column of the model must have them all.
+    compared = [(["x0", "label"], False)] if command == "labels" else []
+    for columns, is_told in [(["label"], True), (["id", "label"], False), *compared]:
+        write(pl.read_csv("stream.csv").select(columns))
+        capsys.readouterr()
+        assert main([command, "model", "labels.csv"]) == 0
+        assert ("has the key 'id'" in capsys.readouterr().err) is is_told
+
+
+def test_a_run_that_is_not_remembered_needs_a_key_and_that_of_the_last_run_serves(capsys):
+    for output in ("first.csv", "second.csv"):
+        adapt("stream.csv", output, "--key", "id")
+    shutil.copy("second.csv", "copy.csv")
+    run(capsys, write(labels().drop("id"), "alone.csv"), "--predictions", "copy.csv", code=1)
+    write(labels())
+    for name, is_tested in (("first.csv", True), ("copy.csv", False)):
+        remarks = run_remarks(capsys, "labels.csv", "--predictions", name)
+        assert "by key id" in remarks
+        assert ("is not tested" not in remarks) is is_tested
+
+
+# --- after rows have joined: labels for earlier predictions say nothing about the present reference -------------
+
+
+def extend(n_rows: int = 60) -> None:
+    pl.read_csv("stream.csv")[:n_rows].write_csv("labelled.csv")
+    assert main(["extend", "model", "labelled.csv", "--quiet"]) == 0
+
+
+def counts_of(found: dict) -> tuple:
+    return found["counted"], found["before_joining"], found["labelled_rows"]
+
+
+def test_labels_for_predictions_from_before_rows_joined_are_not_counted(capsys):
+    extend()
+    assert counts_of(run_json(capsys, write(flipped()), *BY_ID)) == (0, N_ROWS, 0)
+    assert inspect(capsys)["trust_predictions"] != "no"
+
+
+def test_labels_that_came_before_rows_joined_are_outdated_and_contradict_nothing(capsys):
+    run(capsys, write(flipped()), *BY_ID)
+    extend()
+    record = inspect(capsys)
+    assert (record["labels_outdated"], record["labels_contradict"], record["measured_error"]) == (True, None, 1.0)
+    assert main(["inspect", "model", "--fail-if", "measured_error > 50%"]) == 0  # it is not about the present model
+
+
+def test_labels_for_later_predictions_count_and_are_not_diluted_by_those_for_earlier_ones(capsys):
+    extend()
+    assert main(["predict", "model", "stream.csv", "-o", "since.csv", "--keep", "id", "--quiet"]) == 0
+    right = pl.read_csv("since.csv").select("id", label="prediction")
+    found = run_json(capsys, write(right), *BY_ID, "--predictions", "since.csv")
+    assert (counts_of(found), found["measured_error"]) == ((N_ROWS, 0, N_ROWS), 0.0)
+    pl.read_csv("stream.csv").with_columns(pl.col("id") + 1000).write_csv("second.csv")
+    adapt("second.csv", "second_predictions.csv", "--keep", "id")
+    later = pl.read_csv("second_predictions.csv").select("id", label="prediction")
+    found = run_json(capsys, write(later), *BY_ID)
+    assert (counts_of(found), found["measured_error"]) == ((N_ROWS, 0, 2 * N_ROWS), 0.0)
+    earlier = write(flipped(), "earlier.csv")
+    found = run_json(capsys, earlier, *BY_ID, "--predictions", "predictions.csv")
+    assert (counts_of(found), found["labels_outdated"]) == ((0, N_ROWS, 2 * N_ROWS), False)
+    # Of a file that no run has written, the last round may hold what accous predict wrote since: it counts.
+    pl.read_csv("predictions.csv").write_csv("copy.csv")
+    found = run_json(capsys, earlier, *BY_ID, "--predictions", "copy.csv")
+    assert (found["counted"], found["before_joining"], found["labels_outdated"]) == (10, N_ROWS - 10, False)
+    assert found["measured_error"] < 0.05

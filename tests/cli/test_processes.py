@@ -192,48 +192,30 @@ def test_a_reader_that_leaves_ends_it_quietly(fitted, start):
     assert b"Traceback" not in errors
 
 
-def test_a_terminal_has_a_progress_bar_with_the_running_errors(folder, start):
+def shown_on_a_terminal(start, *arguments: str) -> str:
+    """What a command that succeeds shows there."""
     ours, theirs = pty.openpty()
-    arguments = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--label", "label", "--batch-size", "1"]
     with start(*arguments, stderr=theirs, stdin=theirs) as process:
         os.close(theirs)
         shown = read_terminal(ours)
         process.communicate()
     assert process.returncode == 0
-    text = shown.decode()
-    assert "rows per second" in text
-    assert "error of the fixed model" in text
-    assert "━" in text
+    return shown.decode()
+
+
+def test_a_terminal_has_a_progress_bar_with_the_running_errors(start):
+    arguments = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--label", "label", "--batch-size", "1"]
+    text = shown_on_a_terminal(start, *arguments)
+    assert all(part in text for part in ("rows per second", "error of the fixed model", "━"))
 
 
 def test_on_a_terminal_commands_that_may_take_long_say_what_they_do(folder, start, fitted):
     """`labels`, `extend` and `report` read files of any length."""
     fitted["stream"].write_csv(folder / "labelled.csv")
-    commands = {
+    run_here(folder, "adapt", "model", "stream.csv", "-o", "predictions.csv", "--quiet")
+    for text, arguments in {
         "Joining the labels": ["labels", "model", "labelled.csv", "--label", "label"],
         "Reading the rows and fitting again": ["extend", "model", "labelled.csv"],
         "Writing the report": ["report", "model", "-o", "report.html"],
-    }
-    with start("adapt", "model", "stream.csv", "-o", "predictions.csv", "--quiet") as process:
-        process.communicate()
-    for text, arguments in commands.items():
-        ours, theirs = pty.openpty()
-        with start(*arguments, stderr=theirs, stdin=theirs) as process:
-            os.close(theirs)
-            shown = read_terminal(ours)
-            process.communicate()
-        assert process.returncode == 0
-        assert text in shown.decode()
-
-
-def test_off_a_terminal_there_is_no_bar_and_quiet_leaves_the_result(folder, start):
-    with start("adapt", "model", "stream.csv", "-o", "predictions.csv") as process:
-        out, err = process.communicate()
-    assert err == b""
-    held = b"The fixed model, which weighs all reference rows alike, predicts now."
-    assert out == b"300 rows in 30 rounds in predictions.csv. " + held + b"\n"
-    with start("adapt", "model", "stream.csv", "-o", "other.csv", "--quiet") as process:
-        out, err = process.communicate()
-    assert out.startswith(b"300 rows in 30 rounds in other.csv.")
-    assert err == b""
-    assert process.returncode == 0
+    }.items():
+        assert text in shown_on_a_terminal(start, *arguments)

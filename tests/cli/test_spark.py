@@ -7,23 +7,6 @@ from accous.cli import main
 from tests.needs import needs_spark
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--stream"], "--stream needs --checkpoint FOLDER and --time COL"),
-        (["--once"], "--checkpoint and --once belong to --stream"),
-        (["--stream", "--time", "t", "--checkpoint", "c", "--last"], "--last belongs to tables: a stream has no end"),
-        (["--trust-every", "-1"], "--trust-every must not be negative"),
-        (["--fleet", "fleet.html", "--no-states"], "--fleet reads the states"),
-        (["--stream", "--time", "t", "--checkpoint", "c", "--fleet", "f.html"], "a stream ends only with --once"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, list) else None,
-)
-def test_options_that_do_not_fit_together(arguments, message, capsys):
-    assert main(["spark", "model", "rows", "-o", "out", "--key", "k", *arguments]) == 2
-    assert message in capsys.readouterr().err
-
-
 def test_without_spark_the_extra_is_named(monkeypatch, capsys):
     monkeypatch.setattr("accous.text.find_spec", lambda _name: None)
     assert main(["spark", "model", "rows", "-o", "out", "--key", "k"]) == 1

@@ -88,18 +88,6 @@ def test_plain_rounds_write_into_nothing_they_are_given(d):
     play_locked(rounds, d, [2] * 20, 0)
 
 
-def test_a_locked_state_cannot_be_written_into():
-    """What the other tests rest on: the one function that writes into a state refuses one that is locked."""
-    reference = prepare_reference(feature_rows(np.random.default_rng(0), 60, 4), Logistic())
-    rounds = choose_rounds(Setup().settings(4), reference)
-    state = rounds.start()
-    for _ in range(5):
-        state = rounds.run(state, reference.features[:2], 2.0)
-    lock(state)
-    with pytest.raises((TypeError, ValueError)):
-        rounds._restart(state, 1, state.coef, state.lengths)
-
-
 @pytest.mark.parametrize("metric", [FULL, DIAGONAL, LOW_RANK])
 @pytest.mark.parametrize("radius", [0.5, 1e3])
 @pytest.mark.parametrize("d", WIDTHS.values(), ids=WIDTHS)

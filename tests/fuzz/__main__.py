@@ -15,74 +15,82 @@ libraries that it does not see. Commands run in this process, because starting P
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import shlex
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from itertools import chain, islice
 from pathlib import Path
 
 # One thread a process: the tables are small, and the processes many.
 for _name in ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
-from tests.fuzz.cases import Outcome, play_case  # noqa: E402
-from tests.fuzz.pool import play_cases  # noqa: E402
+from tests.fuzz.cases import Outcome, play_case, play_part  # noqa: E402
+
+_CASES_AT_ONCE = 20
 
 
-def _show_failure(outcome: Outcome, seed: int) -> None:
-    print(f"\ncase {outcome.number} ({outcome.plot}, {outcome.table_format}; {', '.join(outcome.done)}):", flush=True)
-    for problem in outcome.problems:
-        text = problem.strip()
-        print(f"  {text if len(text) < 1500 else text[:60] + chr(10) + text[-1400:]}")
-    print(f"  again: python -m tests.fuzz --seed {seed} --case {outcome.number}", flush=True)
+def play_cases(seed: int, numbers: range, n_jobs: int) -> Iterator[list[Outcome]]:
+    """Play cases by their numbers, and yield what became of them, some at a time."""
+    parts = (numbers[first : first + _CASES_AT_ONCE] for first in range(0, len(numbers), _CASES_AT_ONCE))
+    while part := next(parts, None):
+        yield from _outcomes_of_pool(seed, chain([part], parts), n_jobs)
 
 
-class _Tally:
-    """Counts of the cases played."""
+def _outcomes_of_pool(seed: int, parts: Iterator[range], n_jobs: int) -> Iterator[list[Outcome]]:
+    """Play parts until there are no more, or a process crashes; then all that was being played has failed."""
+    with ProcessPoolExecutor(n_jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        running = {pool.submit(play_part, seed, part): part for part in islice(parts, 2 * n_jobs)}
+        while running:
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            try:
+                yield from [each.result() for each in finished]
+            except BrokenProcessPool:
+                yield [_crash(part) for part in running.values()]
+                return
+            for each in finished:
+                del running[each]
+            running |= {pool.submit(play_part, seed, part): part for part in islice(parts, len(finished))}
 
-    def __init__(self) -> None:
-        self.cases, self.commands, self.failed = Counter[tuple[str, str]](), Counter[str](), list[int]()
 
-    def add(self, outcome: Outcome, seed: int) -> None:
-        self.cases[outcome.plot, outcome.table_format] += 1
-        self.commands.update(outcome.commands)
-        if outcome.problems:
-            self.failed.append(outcome.number)
-            _show_failure(outcome, seed)
-
-    def show(self, seed: int, first: int) -> None:
-        print(f"\n{self.cases.total():,} cases of seed {seed}, from {first} on: {len(self.failed)} failed.")
-        print("commands: " + ", ".join(f"{name} {count:,}" for name, count in self.commands.most_common()))
-        for (plot, table_format), count in sorted(self.cases.items()):
-            print(f"  {plot:22} {table_format:8} {count:7,}")
-        if self.failed:
-            print(f"failed: {' '.join(map(str, sorted(self.failed)))}; --seed {seed} --case K shows one")
+def _crash(part: range) -> Outcome:
+    problem = f"a process crashed while the cases {part.start} to {part.stop - 1} were played, or others beside them"
+    return Outcome(part.start, "crash", "", [], [], [problem])
 
 
 def _play_many(seed: int, numbers: range, n_jobs: int) -> int:
     """Play cases, and sum up; Ctrl-C sums up those played so far."""
-    tally, start = _Tally(), time.monotonic()
+    cases, commands, failed = Counter[str](), Counter[str](), list[int]()
+    code, start = 0, time.monotonic()
     try:
-        for outcomes in play_cases(seed, numbers, n_jobs):
-            for outcome in outcomes:
-                tally.add(outcome, seed)
-            n_cases = tally.cases.total()
-            rate = n_cases / (time.monotonic() - start)
-            line = f"{n_cases:,} of {len(numbers):,} cases, {len(tally.failed)} failed, {rate:.1f} a second"
+        for outcome in chain.from_iterable(play_cases(seed, numbers, n_jobs)):
+            cases[f"{outcome.plot:22} {outcome.table_format}"] += 1
+            commands.update(outcome.commands)
+            if outcome.problems:
+                failed.append(outcome.number)
+                print(f"\n{outcome.plot}, {outcome.table_format}; {', '.join(outcome.done)}")
+                print(*(f"  {problem.strip()[-1500:]}" for problem in outcome.problems), sep="\n")
+                print(f"  again: python -m tests.fuzz --seed {seed} --case {outcome.number}", flush=True)
+            rate = cases.total() / (time.monotonic() - start)
+            line = f"{cases.total():,} of {len(numbers):,} cases, {len(failed)} failed, {rate:.1f} a second"
             print(f"\r{line}", end="", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
-        tally.show(seed, numbers.start)
-        return 130
-    tally.show(seed, numbers.start)
-    return 1 if tally.failed else 0
+        code = 130
+    print(f"\n{cases.total():,} cases of seed {seed}, from {numbers.start} on: {len(failed)} failed.")
+    for counts in (commands, cases):
+        print(*(f"  {name:32} {count:7,}" for name, count in sorted(counts.items())), sep="\n")
+    return code or int(bool(failed))
 
 
 def _play_one(seed: int, number: int, folder: Path) -> int:
     outcome, runs = play_case(seed, number, kept=folder)
-    print(
-        f"case {number} of seed {seed}: {outcome.plot}, {outcome.table_format}; {', '.join(outcome.done)}; in {folder}"
-    )
+    print(f"{outcome.plot}, {outcome.table_format}; {', '.join(outcome.done)}; in {folder}")
     for run in runs:
         print(f"$ accous {shlex.join(run.arguments)}\n{run.out}{run.err}(exit code {run.exit_code})")
     for problem in outcome.problems:

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from tests.fuzz.cases import PLOTS, draw_plot, play_case
-from tests.fuzz.formats import FORMATS
+from tests.fuzz.tables import FORMATS
 
 SEED, N_CASES = 5, 40
 N_MORE, N_AT_ONCE = 400, 20

@@ -44,12 +44,22 @@ for ratio in ratios:
     assert resumed.trust_.verdict == model.trust_.verdict
 print(accous.datasets.load_wine().X.shape, accous.__version__)
 """
+# What cannot be done, and the package that is missing.
 REFUSALS = {
-    "accous.datasets.load_powersupply()": "Downloading Power Supply stream needs pooch, which is not installed",
-    "import accous.table.model": "accous.table needs polars, which is not installed",
-    "import accous.table.readers": "accous.table needs polars, which is not installed",
-    "import accous.table.columns": "accous.table needs polars, which is not installed",
+    "accous.datasets.load_powersupply()": "pooch",
+    "import accous.table.model": "polars",
+    "import accous.table.readers": "polars",
+    "import accous.table.columns": "polars",
+    "accous.load('model')": "polars",
 }
+CAUGHT = """
+import accous
+for code in CODES:
+    try:
+        exec(code)
+    except accous.AccousError as error:
+        print(type(error).__name__, "|", error)
+"""
 
 
 @pytest.fixture
@@ -70,38 +80,17 @@ def test_the_library_fits_adapts_saves_and_loads(run, tmp_path):
     assert done.stdout == f"(178, 13) {accous.__version__}\n"
 
 
-@pytest.mark.parametrize("code", REFUSALS)
-def test_what_needs_an_extra_says_so_in_a_sentence(run, code, tmp_path):
-    caught = f"""
-import accous
-try:
-    {code}
-except accous.AccousError as error:
-    print(type(error).__name__, "|", error)
-"""
-    done = run(caught, folder=tmp_path)
-    assert done.stdout.startswith("MissingExtraError | "), done.stdout + done.stderr
-    assert REFUSALS[code] in done.stdout
-    assert done.stdout.endswith("pip install 'accous[cli]' adds it.\n")
-
-
-def test_a_model_on_tables_says_what_it_needs(run, tmp_path):
+def test_what_needs_an_extra_says_so(run, tmp_path):
     rows = "".join(f"{number},{number % 2}\n" for number in range(20))
     (tmp_path / "reference.csv").write_text("x,y\n" + rows)
-    fit = ["fit", tmp_path / "reference.csv", "--label", "y", "-o", tmp_path / "model", "--quiet", "--json"]
-    assert main([str(argument) for argument in fit]) == 0
-    code = """
-import accous
-try:
-    accous.load("model")
-except accous.AccousError as error:
-    print(type(error).__name__, "|", error)
-"""
-    done = run(code, folder=tmp_path)
-    assert done.stdout == (
-        "MissingExtraError | The model in model, made by accous fit, needs polars, which is not installed: "
-        "pip install 'accous[cli]' adds it.\n"
-    ), done.stderr
+    assert main(["fit", str(tmp_path / "reference.csv"), "--label", "y", "-o", str(tmp_path / "model"), "-q"]) == 0
+    done = run(CAUGHT.replace("CODES", repr(list(REFUSALS))), folder=tmp_path)
+    found = done.stdout.splitlines()
+    assert len(found) == len(REFUSALS), done.stdout + done.stderr
+    for line, missing in zip(found, REFUSALS.values(), strict=True):
+        assert line.startswith("MissingExtraError | ")
+        assert f"needs {missing}, which is not installed" in line
+        assert "accous[cli]" in line
 
 
 def test_data_at_hand_need_no_extra(run, tmp_path, data_folder):
@@ -127,8 +116,6 @@ print("done")
 def test_the_command_line_says_what_to_install(run, arguments, tmp_path):
     code = "import runpy\nsys.argv[0] = 'accous'\nrunpy.run_module('accous', run_name='__main__', alter_sys=True)"
     done = run(code, *arguments, folder=tmp_path)
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert done.stderr == (
-        "accous: The command line needs typer, which is not installed: pip install 'accous[cli]' adds it.\n"
-    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1
+    assert "accous[cli]" in done.stderr

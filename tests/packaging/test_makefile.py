@@ -22,51 +22,27 @@ def commands(target: str, environment: Path, *settings: str) -> str:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
+    (tmp_path / "env").mkdir()
     return tmp_path / "env"
 
 
-def stamp(environment: Path, *names: str) -> None:
-    environment.mkdir()
-    for name in names:
-        (environment / name).touch()
-
-
-def test_the_demo_needs_no_tools_and_no_torch(environment):
-    planned = commands("demo", environment)
+def test_the_demo_needs_no_tools_and_no_torch_and_the_tests_add_the_rest(environment):
+    planned = commands("demo", environment, "PYTHON=python3.99")
     assert planned.count("pip install") == 1
     assert "--editable '.[cli,plot]'" in planned
     assert "torch" not in planned
-
-
-@pytest.mark.parametrize(("target", "n_steps"), [("demo", 1), ("test", 2)])
-def test_a_line_says_what_is_installed_before_a_silent_minute(target, n_steps, environment):
-    planned = commands(target, environment).splitlines()
-    installs = [number for number, line in enumerate(planned) if "pip install" in line]
-    said = [number for number, line in enumerate(planned) if line.startswith("echo ") and "That takes" in line]
-    assert len(said) == len(installs) == n_steps
-    assert all(one < other for one, other in zip(said, installs, strict=True))
-
-
-def test_the_tests_need_both_steps_in_order(environment):
+    assert '"python3.99" -m venv' in planned
     planned = commands("test", environment)
-    assert planned.count("pip install") == 2
-    assert planned.index("'.[cli,plot]'") < planned.index("'.[dev]' --editable ./bench torch==")
+    assert planned.count("pip install") == planned.count("That takes") == 2
+    both = [planned.index(each) for each in ("That takes", "'.[cli,plot]'", "'.[dev]' --editable ./bench torch==")]
+    assert both == sorted(both)
     assert "'.[dev]' --editable ./bench \n" in commands("test", environment, "DEEP=")
 
 
-def test_after_the_demo_the_tests_add_the_rest(environment):
-    stamp(environment, STAMPS[0])
+def test_what_is_set_up_costs_nothing(environment):
+    (environment / STAMPS[0]).touch()
     planned = commands("test", environment)
     assert planned.count("pip install") == 1
-    assert "'.[dev]'" in planned
     assert "-m venv" not in planned
-
-
-@pytest.mark.parametrize("target", ["demo", "test"])
-def test_an_environment_that_is_there_costs_nothing(target, environment):
-    stamp(environment, *STAMPS)
-    assert "pip install" not in commands(target, environment)
-
-
-def test_another_interpreter_can_be_named(environment):
-    assert '"python3.99" -m venv' in commands("demo", environment, "PYTHON=python3.99")
+    (environment / STAMPS[1]).touch()
+    assert "pip install" not in commands("demo", environment) + commands("test", environment)

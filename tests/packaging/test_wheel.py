@@ -30,22 +30,14 @@ def names_of(requirements: list[str]) -> set[str]:
     return {requirement.partition(">=")[0] for requirement in requirements}
 
 
-def test_the_core_depends_on_five_packages():
+def test_what_is_declared():
+    extras = PROJECT["optional-dependencies"]
     assert names_of(PROJECT["dependencies"]) == CORE
-
-
-@pytest.mark.parametrize("extra", EXTRAS)
-def test_extras_hold_what_they_are_for(extra):
-    assert names_of(PROJECT["optional-dependencies"][extra]) == EXTRAS[extra]
-
-
-def test_development_builds_on_all_and_brings_no_torch():
-    tools = names_of(PROJECT["optional-dependencies"]["dev"])
-    assert {"accous[all]", "build", "hatchling", "twine"} <= tools
-    assert "torch" not in tools
-
-
-def test_the_command_is_guarded_against_a_missing_extra():
+    assert {extra: names_of(extras[extra]) for extra in EXTRAS} == EXTRAS
+    # Development builds on all, and brings no torch.
+    assert {"accous[all]", "build", "hatchling", "twine"} <= names_of(extras["dev"])
+    assert "torch" not in names_of(extras["dev"])
+    # The command is guarded against a missing extra.
     assert PROJECT["scripts"] == {"accous": "accous.__main__:main"}
 
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import LinearConstraint, minimize
-from scipy.spatial.distance import cdist, pdist
+from scipy.spatial.distance import cdist
 
 from accous import KMM
 from accous.diagnostics.losses import effective_sample_size
@@ -16,68 +15,34 @@ from accous.exceptions import ParameterError
 from accous.ratio import one_step as kernel_matrix
 from accous.ratio.one_step import CV_WIDTHS
 from tests.budgets import examples
-from tests.ratio.one_step_cases import Array, gaussian_ratio, normal_rows
+from tests.ratio.one_step_cases import gaussian_ratio, normal_rows
 
 
-def kernels(rows: Array, centers: Array, width: float) -> Array:
+def kernels(rows, centers, width):
     return np.asarray(np.exp(-cdist(rows, centers, "sqeuclidean") / (2.0 * width**2)))
 
 
-def system(estimator: KMM, reference: Array, batch: Array) -> tuple[Array, Array]:
+def system(estimator, reference, batch):
     """K + lambda I and kappa, by the documented formulas."""
     matrix = kernels(reference, reference, estimator.width_) + estimator.ridge_ * np.eye(len(reference))
     return matrix, len(reference) * kernels(reference, batch, estimator.width_).mean(axis=1)
 
 
-def fitted(reference: Array, batch: Array, **settings: Any) -> KMM:
+def fitted(reference, batch, **settings: Any):
     return KMM(**({"feature_map": "identity", "random_state": 0} | settings)).fit(reference).partial_fit(batch)
 
 
-def violation(gradient: Array, weights: Array, upper: float) -> float:
+def violation(gradient, weights, upper):
     """By how much the gradient fails to be one number between the bounds, more at 0 and less at B."""
     can_grow, can_shrink = weights < upper * (1.0 - 1e-9), weights > upper * 1e-9
     largest, smallest = gradient[can_shrink].max(initial=-np.inf), gradient[can_grow].min(initial=np.inf)
     return float(max(0.0, 0.5 * (largest - smallest)))
 
 
-def by_scipy(matrix: Array, pull: Array, upper: float, mass_tolerance: float) -> Array:
-    size = len(pull)
-    mass = LinearConstraint(np.ones((1, size)), size * (1.0 - mass_tolerance), size * (1.0 + mass_tolerance))
-    found = minimize(
-        lambda w: (0.5 * w @ matrix @ w - pull @ w, matrix @ w - pull),
-        np.ones(size),
-        jac=True,
-        bounds=[(0.0, upper)] * size,
-        constraints=[mass],
-        method="SLSQP",
-        options={"maxiter": 2000, "ftol": 1e-14},
-    )
-    return np.asarray(found.x)
-
-
 # --- the program ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mass_tolerance", [0.0, 0.3])
-@pytest.mark.parametrize("ridge", [0, 0.5, "auto"])
-@pytest.mark.parametrize(("n_batch", "loc"), [(1, 0.0), (6, 1.0), (40, 3.0)])
-def test_small_problems_have_scipys_answer(n_batch: int, loc: float, ridge: Any, mass_tolerance: float) -> None:
-    reference, batch = normal_rows(25), normal_rows(n_batch, seed=1, loc=loc)
-    settings = {"ridge": ridge, "mass_tolerance": mass_tolerance, "max_ratio": 4.0}
-    estimator = fitted(reference, batch, tol=1e-9, **settings)
-    matrix, pull = system(estimator, reference, batch)
-    expected = by_scipy(matrix, pull, 4.0, mass_tolerance)
-
-    def objective(w: Array) -> float:
-        return float(0.5 * w @ matrix @ w - pull @ w)
-
-    found = estimator.reference_ratio_
-    assert objective(found) <= objective(expected) + 1e-6 * (1.0 + abs(objective(expected)))
-    if ridge != 0:
-        np.testing.assert_allclose(found, expected, rtol=0.0, atol=5e-3)
-
-
-@examples(40)
+@examples(150)
 @given(
     seed=st.integers(0, 10**6),
     n_batch=st.integers(1, 60),
@@ -85,55 +50,29 @@ def test_small_problems_have_scipys_answer(n_batch: int, loc: float, ridge: Any,
     loc=st.sampled_from([0.0, 1.0, 10.0]),
     mass_tolerance=st.sampled_from([0.0, 0.05, 0.5, 1.0]),
     max_ratio=st.sampled_from([1.05, 2.0, 10.0, 1000.0]),
-    ridge=st.sampled_from(["auto", 0.3, 30.0]),
+    ridge=st.sampled_from(["auto", 0, 0.3, 30.0]),  # 0 is the problem of the literature
+    tol=st.sampled_from([1e-3, 1e-6, 1e-10]),
 )
 def test_the_constraints_and_the_optimality_conditions_hold(
-    seed: int, n_batch: int, n_columns: int, loc: float, mass_tolerance: float, max_ratio: float, ridge: Any
-) -> None:
+    seed, n_batch, n_columns, loc, mass_tolerance, max_ratio, ridge, tol
+):
     reference, batch = normal_rows(50, n_columns, seed=seed), normal_rows(n_batch, n_columns, seed=seed + 1, loc=loc)
     limits = {"mass_tolerance": mass_tolerance, "max_ratio": max_ratio}
-    estimator = fitted(reference, batch, ridge=ridge, **limits)
+    estimator = fitted(reference, batch, ridge=ridge, tol=tol, **limits)
     weights = estimator.reference_ratio_
     assert weights.min() >= 0.0
     assert weights.max() <= max_ratio
     assert 1.0 - mass_tolerance - 1e-9 <= weights.mean() <= 1.0 + mass_tolerance + 1e-9
     matrix, pull = system(estimator, reference, batch)
     gradient = matrix @ weights - pull
-    tolerance = 1e-6 * len(reference) + 1e-8
+    tolerance = tol * len(reference) + 1e-8
     is_inside = 1.0 - mass_tolerance + 1e-9 < weights.mean() < 1.0 + mass_tolerance - 1e-9
-    if is_inside:
+    assert violation(gradient, weights, max_ratio) <= tolerance
+    if is_inside:  # then the multiplier of the mass is 0
         assert np.abs(gradient[(weights > 0.0) & (weights < max_ratio)]).max(initial=0.0) <= tolerance
-        assert gradient[weights == 0.0].min(initial=0.0) >= -tolerance
-        assert gradient[weights == max_ratio].max(initial=0.0) <= tolerance
-    else:
-        assert violation(gradient, weights, max_ratio) <= tolerance
 
 
-@pytest.mark.parametrize("max_ratio", [1.5, 10.0, 1000.0])
-@pytest.mark.parametrize("n_columns", [1, 2, 8])
-def test_the_problem_of_the_literature_is_solved(n_columns: int, max_ratio: float) -> None:
-    reference = normal_rows(120, n_columns)
-    for seed, (n_batch, loc) in enumerate(((1, 0.0), (20, 1.0), (50, 4.0))):
-        batch = normal_rows(n_batch, n_columns, seed=seed + 1, loc=loc)
-        estimator = fitted(reference, batch, ridge=0, max_ratio=max_ratio)
-        weights = estimator.reference_ratio_
-        assert estimator.ridge_ == 0.0
-        assert weights.mean() == pytest.approx(1.0, abs=1e-9)
-        assert 0.0 <= weights.min() <= weights.max() <= max_ratio
-        matrix, pull = system(estimator, reference, batch)
-        assert violation(matrix @ weights - pull, weights, max_ratio) <= 1e-6 * 120 + 1e-8
-
-
-def test_a_smaller_tolerance_is_kept_too() -> None:
-    reference, batch = normal_rows(60), normal_rows(15, seed=1, loc=0.7)
-    for tol in (1e-3, 1e-6, 1e-10):
-        estimator = fitted(reference, batch, tol=tol)
-        matrix, pull = system(estimator, reference, batch)
-        weights = estimator.reference_ratio_
-        assert violation(matrix @ weights - pull, weights, 100.0) <= tol * 60 + 1e-10
-
-
-def test_kernel_means_match_under_loose_constraints() -> None:
+def test_kernel_means_match_under_loose_constraints():
     reference, batch = normal_rows(150, 1), normal_rows(400, 1, seed=1, loc=0.5)
     probe = np.linspace(-2.0, 2.0, 9)[:, None]
     estimator = fitted(reference, batch, ridge=1e-3, mass_tolerance=0.2, max_ratio=1000.0)
@@ -147,33 +86,25 @@ def test_kernel_means_match_under_loose_constraints() -> None:
 # --- parameters that resolve themselves -----------------------------------------------------------------------
 
 
-def test_the_automatic_ridge_is_reference_rows_per_batch_row() -> None:
+def test_the_automatic_ridge_is_reference_rows_per_batch_row():
     reference = normal_rows(60)
     for n_batch in (1, 7, 120):
         assert fitted(reference, normal_rows(n_batch, seed=1)).ridge_ == pytest.approx(60 / n_batch)
 
 
-def test_the_default_width_goes_by_the_median_distance() -> None:
-    reference = normal_rows(70, 3)
-    expected = math.sqrt(np.median(pdist(reference, "sqeuclidean")) / 2.0)
-    assert KMM("identity").fit(reference).width_ == pytest.approx(expected, rel=1e-9)
-    assert fitted(reference, reference[:4]).width_ == pytest.approx(expected, rel=1e-9)
-    assert fitted(reference, reference[:4], width=0.3).width_ == 0.3
-
-
-def test_the_default_ridge_spares_rows_that_the_literatures_problem_throws_away() -> None:
+def test_the_default_ridge_spares_rows_that_the_literatures_problem_throws_away():
     reference, batch = normal_rows(400), normal_rows(5, seed=1)
     assert effective_sample_size(fitted(reference, batch).reference_ratio_) > 200.0
     assert effective_sample_size(fitted(reference, batch, ridge=0).reference_ratio_) < 80.0
 
 
-def test_copies_of_the_batch_change_nothing_but_the_automatic_ridge() -> None:
+def test_copies_of_the_batch_change_nothing_but_the_automatic_ridge():
     reference, batch = normal_rows(60), normal_rows(8, seed=1, loc=0.7)
     once, thrice = (fitted(reference, rows, ridge=5.0, tol=1e-10) for rows in (batch, np.tile(batch, (3, 1))))
     np.testing.assert_allclose(thrice.reference_ratio_, once.reference_ratio_, rtol=0.0, atol=1e-8)
 
 
-def test_the_width_is_that_of_the_smallest_loss_of_held_out_rows() -> None:
+def test_the_width_is_that_of_the_smallest_loss_of_held_out_rows():
     reference = normal_rows(40)
     estimator = KMM("identity", width="cv", ridge=2.0, tol=1e-9).fit(reference)
     widths = [factor * KMM("identity").fit(reference).width_ for factor in CV_WIDTHS]
@@ -194,7 +125,7 @@ def test_the_width_is_that_of_the_smallest_loss_of_held_out_rows() -> None:
         assert losses[chosen] <= min(losses) + 1e-6
 
 
-def test_a_width_chosen_for_one_batch_is_not_kept_for_the_next() -> None:
+def test_a_width_chosen_for_one_batch_is_not_kept_for_the_next():
     reference, last = normal_rows(60), normal_rows(20, seed=5, loc=0.5)
     settings = {"feature_map": "identity", "width": "cv", "ridge": 2.0, "tol": 1e-9}
     replaced = KMM(**settings).fit(reference).partial_fit(0.01 * normal_rows(20, seed=1) + 1.0).partial_fit(last)
@@ -203,7 +134,7 @@ def test_a_width_chosen_for_one_batch_is_not_kept_for_the_next() -> None:
     np.testing.assert_allclose(replaced.reference_ratio_, alone.reference_ratio_, rtol=0.0, atol=1e-6)
 
 
-def test_without_a_ridge_nothing_can_be_cross_validated() -> None:
+def test_without_a_ridge_nothing_can_be_cross_validated():
     with pytest.raises(ParameterError, match="width='cv' needs a ridge"):
         KMM(ridge=0, width="cv").fit(normal_rows(20))
 
@@ -214,9 +145,7 @@ def test_without_a_ridge_nothing_can_be_cross_validated() -> None:
 @pytest.mark.parametrize("mass_tolerance", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("max_ratio", [1.2, 100.0])
 @pytest.mark.parametrize(("n_batch", "tol"), [(1, 1e-6), (30, 1e-6), (300, 1e-9)])
-def test_the_continuation_agrees_with_the_weights(
-    n_batch: int, tol: float, max_ratio: float, mass_tolerance: float
-) -> None:
+def test_the_continuation_agrees_with_the_weights(n_batch, tol, max_ratio, mass_tolerance):
     reference, batch = normal_rows(90), normal_rows(n_batch, seed=1, loc=0.8)
     estimator = fitted(reference, batch, tol=tol, max_ratio=max_ratio, mass_tolerance=mass_tolerance)
     # An optimality condition violated by tol N_0, divided by the ridge N_0 / N_t.
@@ -224,7 +153,7 @@ def test_the_continuation_agrees_with_the_weights(
     np.testing.assert_allclose(estimator.predict_ratio(reference), estimator.reference_ratio_, rtol=0.0, atol=accuracy)
 
 
-def test_the_continuation_is_the_weight_that_one_more_row_would_get() -> None:
+def test_the_continuation_is_the_weight_that_one_more_row_would_get():
     # A row more among many hardly moves the others; its own weight comes out of a problem that contains it.
     reference, batch = normal_rows(400, 1), normal_rows(50, 1, seed=1, loc=0.7)
     estimator = fitted(reference, batch, width=1.0, ridge=10.0, tol=1e-9)
@@ -234,14 +163,14 @@ def test_the_continuation_is_the_weight_that_one_more_row_would_get() -> None:
         assert estimator.predict_ratio(row)[0] == pytest.approx(with_it.reference_ratio_[-1], abs=0.05)
 
 
-def test_many_rows_are_predicted_in_parts() -> None:
+def test_many_rows_are_predicted_in_parts():
     estimator = fitted(normal_rows(50), normal_rows(9, seed=1, loc=0.5))
     probe = normal_rows(2500, seed=2)
     by_hundreds = np.concatenate([estimator.predict_ratio(part) for part in np.split(probe, 25)])
     np.testing.assert_allclose(estimator.predict_ratio(probe), by_hundreds, rtol=1e-9, atol=1e-12)
 
 
-def test_without_a_ridge_only_the_reference_has_weights() -> None:
+def test_without_a_ridge_only_the_reference_has_weights():
     estimator = KMM(ridge=0).fit(normal_rows(30))
     assert estimator.predict_ratio(normal_rows(3)).tolist() == [1.0] * 3
     estimator.partial_fit(normal_rows(5, seed=1))
@@ -255,10 +184,10 @@ def test_without_a_ridge_only_the_reference_has_weights() -> None:
 
 
 @pytest.fixture
-def factored(monkeypatch: pytest.MonkeyPatch) -> Any:
+def factored(monkeypatch):
     """A KMM that takes the way of large references."""
 
-    def fit_factored(reference: Array, batch: Array, **settings: Any) -> KMM:
+    def fit_factored(reference, batch, **settings: Any):
         monkeypatch.setattr(kernel_matrix, "_MAX_DENSE_ROWS", 1)
         estimator = fitted(reference, batch, **settings)
         monkeypatch.undo()
@@ -269,33 +198,27 @@ def factored(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("mass_tolerance", [0.0, 0.3])
 @pytest.mark.parametrize(("n_batch", "n_columns"), [(1, 1), (10, 3), (200, 2)])
-def test_with_all_rows_as_centres_nystroem_is_exact(
-    factored: Any, n_batch: int, n_columns: int, mass_tolerance: float
-) -> None:
+def test_with_all_rows_as_centres_nystroem_is_exact(factored, n_batch, n_columns, mass_tolerance):
     reference, batch = normal_rows(80, n_columns), normal_rows(n_batch, n_columns, seed=1, loc=0.7)
     settings = {"mass_tolerance": mass_tolerance, "tol": 1e-9, "max_centers": 80}
-    exact, through_factor = (make(reference, batch, **settings) for make in (fitted, factored))
-    probe = normal_rows(40, n_columns, seed=2)
+    exact, other = (make(reference, batch, **settings) for make in (fitted, factored))
+    probe, close = normal_rows(40, n_columns, seed=2), {"rtol": 0.0, "atol": 1e-4}
     # Eigenvalues below 1e-10 of the largest are left out.
-    np.testing.assert_allclose(through_factor.reference_ratio_, exact.reference_ratio_, rtol=0.0, atol=1e-4)
-    np.testing.assert_allclose(through_factor.predict_ratio(probe), exact.predict_ratio(probe), rtol=0.0, atol=1e-4)
-    np.testing.assert_allclose(
-        through_factor.predict_ratio(reference), through_factor.reference_ratio_, rtol=0.0, atol=1e-4
-    )
+    np.testing.assert_allclose(other.reference_ratio_, exact.reference_ratio_, **close)
+    np.testing.assert_allclose(other.predict_ratio(probe), exact.predict_ratio(probe), **close)
+    np.testing.assert_allclose(other.predict_ratio(reference), other.reference_ratio_, **close)
 
 
-def test_with_fewer_centres_nystroem_is_near(factored: Any) -> None:
+def test_with_fewer_centres_nystroem_is_near(factored):
     reference, batch = normal_rows(400), normal_rows(60, seed=1, loc=0.7)
     exact = fitted(reference, batch).reference_ratio_
-    errors = [
-        np.abs(factored(reference, batch, max_centers=n_centers).reference_ratio_ - exact).mean()
-        for n_centers in (3, 20, 100)
-    ]
-    assert errors[2] < 0.01 < errors[0]
+    found = [factored(reference, batch, max_centers=n_centers).reference_ratio_ for n_centers in (3, 20, 100)]
+    errors = [np.abs(each - exact).mean() for each in found]
     assert errors[2] < errors[1] < errors[0]
+    assert errors[2] < 0.01 < errors[0]
 
 
-def test_without_a_ridge_nystroem_keeps_the_constraints(factored: Any) -> None:
+def test_without_a_ridge_nystroem_keeps_the_constraints(factored):
     reference, batch = normal_rows(150), normal_rows(20, seed=1, loc=0.7)
     weights = factored(reference, batch, ridge=0, max_centers=40, max_ratio=50.0).reference_ratio_
     assert weights.mean() == pytest.approx(1.0, abs=1e-9)
@@ -303,7 +226,7 @@ def test_without_a_ridge_nystroem_keeps_the_constraints(factored: Any) -> None:
     assert weights @ reference[:, 0] / weights.sum() > 0.3
 
 
-def test_above_two_thousand_rows_the_ratio_is_still_found() -> None:
+def test_above_two_thousand_rows_the_ratio_is_still_found():
     reference, batch = normal_rows(2500), normal_rows(500, seed=1, loc=[0.6, 0.6])
     estimator = KMM(random_state=0).fit(reference).partial_fit(batch)
     assert estimator.reference_ratio_.mean() == pytest.approx(1.0, abs=1e-9)
@@ -311,10 +234,8 @@ def test_above_two_thousand_rows_the_ratio_is_still_found() -> None:
     is_central = np.abs(reference).max(axis=1) < 2.0
     assert np.corrcoef(estimator.reference_ratio_[is_central], expected[is_central])[0, 1] > 0.9
     np.testing.assert_allclose(estimator.predict_ratio(reference), estimator.reference_ratio_, rtol=0.0, atol=2e-3)
-    dense = KMM(random_state=0).fit(reference[:2000]).partial_fit(batch)
-    np.testing.assert_allclose(
-        dense.predict_ratio(reference[is_central]), estimator.reference_ratio_[is_central], rtol=0.0, atol=0.5
-    )
+    dense = KMM(random_state=0).fit(reference[:2000]).partial_fit(batch).predict_ratio(reference[is_central])
+    np.testing.assert_allclose(dense, estimator.reference_ratio_[is_central], rtol=0.0, atol=0.5)
 
 
 # --- starting from the last answer ----------------------------------------------------------------------------
@@ -322,7 +243,7 @@ def test_above_two_thousand_rows_the_ratio_is_still_found() -> None:
 
 @pytest.mark.parametrize("ridge", ["auto", 1.0])
 @pytest.mark.parametrize("mass_tolerance", [0.0, 0.2])
-def test_a_warm_start_ends_where_a_cold_one_does(mass_tolerance: float, ridge: Any) -> None:
+def test_a_warm_start_ends_where_a_cold_one_does(mass_tolerance, ridge):
     reference = normal_rows(150)
     settings = {"ridge": ridge, "mass_tolerance": mass_tolerance, "tol": 1e-9, "max_ratio": 5.0}
     warm = KMM("identity", random_state=0, **settings).fit(reference)
@@ -334,20 +255,7 @@ def test_a_warm_start_ends_where_a_cold_one_does(mass_tolerance: float, ridge: A
         np.testing.assert_allclose(warm.predict_ratio(batch), cold.predict_ratio(batch), rtol=0.0, atol=1e-5)
 
 
-def test_without_a_ridge_a_warm_start_is_as_good_as_a_cold_one() -> None:
-    reference = normal_rows(100)
-    warm = KMM("identity", ridge=0, random_state=0, tol=1e-8).fit(reference)
-    for t in range(4):
-        batch = normal_rows(10, seed=t + 1, loc=[math.cos(t), math.sin(t)])
-        cold = fitted(reference, batch, ridge=0, tol=1e-8).reference_ratio_
-        found = warm.partial_fit(batch).reference_ratio_
-        matrix, pull = system(warm, reference, batch)
-        values = [0.5 * w @ matrix @ w - pull @ w for w in (found, cold)]
-        # Both within the tolerance of the same minimum.
-        assert values[0] == pytest.approx(values[1], abs=1e-4)
-
-
-def test_the_literatures_tolerance_depends_on_the_reference() -> None:
+def test_the_literatures_tolerance_depends_on_the_reference():
     rng = np.random.default_rng(0)
     reference, batch = rng.normal(size=(100, 2)), rng.normal(loc=1.0, size=(3, 2))
     given, named = (

@@ -115,25 +115,22 @@ class GivenRatio(RatioEstimator):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "place"),
     [
-        (
-            {"of_reference": [1.0, np.nan, 1.0, -1.0]},
-            "GivenRatio returned the ratio nan for row 1 of the reference, .* ",
-        ),
-        ({"of_reference": [1.0, 1.0, 1.0, -1.0]}, "the ratio -1.0 for row 3 of the reference, counted from 0: return"),
-        ({"of_reference": [1.0, np.inf, 1.0, 1.0]}, "the ratio inf for row 1 of the reference"),
-        ({"of_reference": [1.0, 1.0, 1.0]}, r"GivenRatio returned an array of shape \(3,\) for the 4 rows of the ref"),
-        ({"of_reference": 1.0}, r"an array of shape \(\) for the 4 rows of the reference"),
-        ({"of_reference": ["a", "b", "c", "d"]}, "GivenRatio returned values that are not numbers for the reference"),
-        ({"of_batch": [1.0, np.nan]}, "the ratio nan for row 1 of the batch, .* from _ratio"),
-        ({"of_batch": [1.0, 2.0, 3.0]}, r"an array of shape \(3,\) for the 2 rows of the batch"),
+        ({"of_reference": [1.0, np.nan, 1.0, -1.0]}, "row 1 of the reference"),
+        ({"of_reference": [1.0, 1.0, 1.0, -1.0]}, "row 3 of the reference"),
+        ({"of_reference": [1.0, np.inf, 1.0, 1.0]}, "row 1 of the reference"),
+        ({"of_reference": [1.0, 1.0, 1.0]}, "4 rows of the reference"),
+        ({"of_reference": 1.0}, "4 rows of the reference"),
+        ({"of_reference": ["a", "b", "c", "d"]}, "the reference"),
+        ({"of_batch": [1.0, np.nan]}, "row 1 of the batch"),
+        ({"of_batch": [1.0, 2.0, 3.0]}, "2 rows of the batch"),
     ],
 )
-def test_its_ratios_are_checked_in_each_round(options, message):
+def test_its_ratios_are_checked_in_each_round(options, place):
     X = np.array([[0.0], [1.0], [2.0], [3.0]])
     model = AdaptiveClassifier(ratio=GivenRatio(**options)).fit(X, [0, 0, 1, 1])
-    with pytest.raises(ParameterError, match=message):
+    with pytest.raises(ParameterError, match=place):
         model.adapt(X[:2])
     assert model.n_rounds_ == 0
 

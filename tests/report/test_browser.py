@@ -3,13 +3,11 @@
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from accous.report.page import render_page
-from tests.report.test_report import follow
+from tests.report.subjects import follow
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
@@ -20,13 +18,13 @@ DARK = "--blink-settings=preferredColorScheme=0"
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory) -> Path:
+def page(tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(render_page(follow(1.0)))
     return path
 
 
-def browse(page: Path, *options: str) -> str:
+def browse(page, *options):
     common = ["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=10000", "--hide-scrollbars"]
     # No name is resolved: whatever the page tried to fetch would fail.
     offline = "--host-resolver-rules=MAP * ~NOTFOUND"
@@ -34,7 +32,7 @@ def browse(page: Path, *options: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
 
 
-def pixels(path: Path) -> np.ndarray:
+def pixels(path):
     from matplotlib.image import imread
 
     return imread(path)[..., :3]
@@ -60,45 +58,41 @@ def test_a_line_has_gaps_where_the_estimate_is_not_known(tmp_path):
     )
 
 
-def test_nothing_is_wider_than_a_small_screen(page, tmp_path):
-    """A page that writes into its title how wide it is, inside a frame as wide as a small telephone."""
-    measuring = page.read_text().replace(
-        "</body>", "<script>document.title = document.documentElement.scrollWidth;</script></body>"
-    )
-    (tmp_path / "narrow.html").write_text(measuring)
+def on_a_small_screen(page, folder, script):
+    """What a script returns in a page inside a frame as wide as a small telephone."""
+    (folder / "narrow.html").write_text(page.replace("</body>", f"<script>document.title = {script}</script></body>"))
     frame = '<iframe id="f" src="narrow.html" width="360" height="4000" style="border:0"></iframe>'
-    (tmp_path / "frame.html").write_text(
-        f"<body>{frame}<script>f.onload = () => document.body.dataset.wide = f.contentDocument.title</script>"
+    (folder / "frame.html").write_text(
+        f"<body>{frame}<script>f.onload = () => document.body.dataset.found = f.contentDocument.title</script>"
     )
-    drawn = browse(tmp_path / "frame.html", "--dump-dom", "--allow-file-access-from-files")
-    assert re.search(r'data-wide="(\d+)"', drawn)[1] == "360"
+    drawn = browse(folder / "frame.html", "--dump-dom", "--allow-file-access-from-files")
+    return re.search(r'data-found="([^"]+)"', drawn)[1]
+
+
+def test_nothing_is_wider_than_a_small_screen(page, tmp_path):
+    assert on_a_small_screen(page.read_text(), tmp_path, "document.documentElement.scrollWidth") == "360"
+
+
+# How many labels there are below the charts, and how many of them touch.
+COUNT_LABELS = """(() => {
+    let touching = 0, labels = 0;
+    for (const svg of document.querySelectorAll("svg")) {
+      const isDate = (text) => /[-:]|^(19|20)../.test(text.textContent);
+      const texts = [...svg.querySelectorAll('text:not(.title)')].filter(isDate);
+      const boxes = texts.map((text) => text.getBoundingClientRect());
+      const frame = svg.getBoundingClientRect();
+      labels += boxes.length;
+      const touches = (box, k) => box.right > frame.right || (k && box.left < boxes[k - 1].right + 4);
+      touching += boxes.filter(touches).length;
+    }
+    return `${labels}/${touching}`;
+})()"""
 
 
 @pytest.mark.parametrize("step", [30.0, 7_200.0, 86_400.0, 86_400.0 * 9, 86_400.0 * 90])
 def test_no_two_labels_of_an_axis_touch_on_a_small_screen(step, tmp_path):
-    """The page writes into its title how many labels it has below the charts, and how many of them touch."""
-    start = 1_358_726_400.0
-    page = render_page(follow(1.0, times=[start + step * number for number in range(40)]))
-    script = """<script>
-        let touching = 0, labels = 0;
-        for (const svg of document.querySelectorAll("svg")) {
-          const isDate = (text) => /[-:]|^(19|20)../.test(text.textContent);
-          const texts = [...svg.querySelectorAll('text:not(.title)')].filter(isDate);
-          const boxes = texts.map((text) => text.getBoundingClientRect());
-          const frame = svg.getBoundingClientRect();
-          labels += boxes.length;
-          const touches = (box, k) => box.right > frame.right || (k && box.left < boxes[k - 1].right + 4);
-          touching += boxes.filter(touches).length;
-        }
-        document.title = `${labels}/${touching}`;
-    </script></body>"""
-    (tmp_path / "narrow.html").write_text(page.replace("</body>", script))
-    frame = '<iframe id="f" src="narrow.html" width="360" height="4000" style="border:0"></iframe>'
-    (tmp_path / "frame.html").write_text(
-        f"<body>{frame}<script>f.onload = () => document.body.dataset.found = f.contentDocument.title</script>"
-    )
-    drawn = browse(tmp_path / "frame.html", "--dump-dom", "--allow-file-access-from-files")
-    n_labels, n_touching = map(int, re.search(r'data-found="(\d+)/(\d+)"', drawn).groups())
+    page = render_page(follow(1.0, times=[1_358_726_400.0 + step * number for number in range(40)]))
+    n_labels, n_touching = map(int, on_a_small_screen(page, tmp_path, COUNT_LABELS).split("/"))
     assert n_labels >= 3
     assert n_touching == 0
 

@@ -32,11 +32,6 @@ def _dark_rule(image):
     return sheet.split(f'html[data-theme="dark"] .bd-content img{image} {{')[1].split("}")[0]
 
 
-def test_dark_pages_turn_the_lightness_of_what_has_no_twin():
-    rule = _dark_rule(":not(.only-dark, .only-light)")
-    assert "filter: invert(1) hue-rotate(180deg)" in rule
-
-
 @pytest.mark.parametrize("name", PHOTOGRAPHS)
 def test_dark_pages_frame_photographs(name):
     rule = _dark_rule(f'[src*="{name.removesuffix(".png")}"]')

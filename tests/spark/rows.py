@@ -1,7 +1,6 @@
 """Rows of many keys in Parquet files, and what one process makes of them."""
 
 import os
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,13 +13,13 @@ ROUND_SIZE = 5
 _FIRST_SECOND = 1_700_000_000
 
 
-def fitted_model() -> AdaptiveClassifier:
+def fitted_model():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, len(COLUMNS)))
     return AdaptiveClassifier().fit(X, X[:, 0] + 0.5 * rng.normal(size=300) > 0.2)
 
 
-def write_rows(folder: Path, *, n_files: int, n_keys: int, rows_per_key: int, first: int = 0) -> pd.DataFrame:
+def write_rows(folder, *, n_files, n_keys, rows_per_key, first=0):
     """Write files whose rows are shuffled within each file; times go on from file to file."""
     frames = []
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,7 +41,7 @@ def write_rows(folder: Path, *, n_files: int, n_keys: int, rows_per_key: int, fi
     return pd.concat(frames, ignore_index=True)
 
 
-def in_one_process(rows: pd.DataFrame) -> tuple[dict[str, bytes], pd.DataFrame, list]:
+def in_one_process(rows):
     """States, predictions by row, and events of an uninterrupted run without an engine."""
     adapter = KeyedAdapter(fitted_model(), round_size=ROUND_SIZE)
     states, predictions, events = adapter.step_many(
@@ -61,7 +60,7 @@ def in_one_process(rows: pd.DataFrame) -> tuple[dict[str, bytes], pd.DataFrame, 
     return states, found.sort_values("number", ignore_index=True), events
 
 
-def assert_same(result: pd.DataFrame, rows: pd.DataFrame) -> None:
+def assert_same(result, rows):
     """What an engine wrote is what one process makes of the rows, bit for bit, and nothing is there twice."""
     states, predictions, events = in_one_process(rows)
     found = result[result["kind"] == "prediction"].sort_values("number", ignore_index=True)
@@ -79,7 +78,7 @@ def assert_same(result: pd.DataFrame, rows: pd.DataFrame) -> None:
     assert newest_states(pairs) == states
 
 
-def event_tuples(result: pd.DataFrame) -> list[KeyEvent]:
+def event_tuples(result):
     """The events of a result as `step_many` returns them."""
     said = result[result["kind"] == "event"]
     return [

@@ -7,9 +7,9 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 
-def read_sink(folder: Path) -> pd.DataFrame:
+def read_sink(folder):
     log = folder / "_spark_metadata"
-    names: dict[str, str] = {}
+    names = {}
     batches = [path for path in log.iterdir() if path.name.partition(".")[0].isdigit()]
     for path in sorted(batches, key=lambda path: int(path.name.partition(".")[0])):
         for line in path.read_text().splitlines()[1:]:
@@ -24,7 +24,7 @@ def read_sink(folder: Path) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def n_committed(checkpoint: Path) -> int:
+def n_committed(checkpoint):
     """How many micro-batches are over."""
     commits = checkpoint / "commits"
     # Spark removes the entries of old ones.

@@ -11,7 +11,7 @@ from accous.spark import adapt_stream, local_session
 from tests.spark.rows import ROUND_SIZE
 
 
-def main(folder: Path) -> None:
+def main(folder):
     spark = local_session(2)
     schema = spark.read.parquet(str(folder / "in")).schema
     rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))

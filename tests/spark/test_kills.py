@@ -24,14 +24,14 @@ PATIENCE = 1200.0
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def start(folder: Path, log: Path) -> subprocess.Popen:
+def start(folder, log):
     command = [sys.executable, "-m", "tests.spark.stream_driver", str(folder)]
     # In a session of its own, so that all of its processes can be found and none survives.
     with log.open("ab") as output:
         return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
 
 
-def wait_for_moment(driver: subprocess.Popen, folder: Path, rng: np.random.Generator) -> None:
+def wait_for_moment(driver, folder, rng):
     """Wait for a random moment in one of the next micro-batches, however long the machine takes for them."""
     n_batches = n_committed(folder / "checkpoint") + int(rng.integers(3))
     moment, deadline = float(rng.uniform(0.0, 4.0)), time.monotonic() + PATIENCE
@@ -44,7 +44,7 @@ def wait_for_moment(driver: subprocess.Popen, folder: Path, rng: np.random.Gener
         driver.wait(timeout=moment)
 
 
-def kill_one(driver: subprocess.Popen, rng: np.random.Generator) -> str | None:
+def kill_one(driver, rng):
     """Kill the driver, its JVM or one of the Python workers, then end the rest; None if it was over before."""
     import psutil
 

@@ -1,14 +1,26 @@
-"""The shifts: values by hand, properties on all of them, and their errors."""
+"""Shifts, and streams from two pools or from a table in the order of time."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accous.exceptions import ParameterError
-from accous.streams import BernoulliShift, ConstantShift, LinearShift, Shift, SineShift, SquareShift
+from accous.exceptions import DataError, ParameterError
+from accous.streams import (
+    BernoulliShift,
+    ConstantShift,
+    LinearShift,
+    MixtureStream,
+    OrderedStream,
+    Shift,
+    SineShift,
+    SquareShift,
+)
+
+# --- shifts ------------------------------------------------------------------------------------------------------
 
 any_shift = st.one_of(
     st.builds(LinearShift, reverse=st.booleans()),
@@ -25,11 +37,7 @@ def test_every_shift_gives_one_alpha_in_the_unit_interval_per_round(shift, n_rou
     assert alphas.shape == (n_rounds,)
     assert alphas.dtype == np.float64
     assert np.all((alphas >= 0) & (alphas <= 1))
-
-
-@given(shift=any_shift, n_rounds=st.integers(1, 300), seed=st.integers(0, 2**32))
-def test_the_same_seed_gives_the_same_alphas(shift, n_rounds, seed):
-    np.testing.assert_array_equal(shift.alphas(n_rounds, seed), shift.alphas(n_rounds, seed))
+    np.testing.assert_array_equal(shift.alphas(n_rounds, seed), alphas)
 
 
 @given(n_rounds=st.integers(1, 300))
@@ -89,31 +97,20 @@ def test_bernoulli_draws_differ_between_seeds_and_accept_all_kinds_of_seed():
 
 
 @pytest.mark.parametrize(
-    ("build", "message"),
+    ("build", "name"),
     [
-        (lambda: SquareShift(period=0), "period must be an integer of at least 1, got 0."),
-        (lambda: SquareShift(period=2.5), "period must be an integer of at least 1, got 2.5."),
-        (lambda: SineShift(period=-1), "period must be an integer of at least 1, got -1."),
-        (lambda: SineShift(period=True), "period must be an integer of at least 1, got True."),
-        (lambda: BernoulliShift(flip=1.1), "flip must be a number in [0, 1], got 1.1."),
-        (lambda: BernoulliShift(flip=math.nan), "flip must be a number in [0, 1], got nan."),
-        (lambda: ConstantShift(-0.1), "alpha must be a number in [0, 1], got -0.1."),
-        (lambda: ConstantShift("half"), "alpha must be a number in [0, 1], got 'half'."),
-        (lambda: LinearShift(reverse="yes"), "reverse must be True or False, got 'yes'."),
-        (lambda: LinearShift().alphas(0), "n_rounds must be an integer of at least 1, got 0."),
-        (lambda: LinearShift().alphas(10.0), "n_rounds must be an integer of at least 1, got 10.0."),
+        *((lambda value=value: SquareShift(period=value), "period") for value in (0, 2.5)),
+        *((lambda value=value: SineShift(period=value), "period") for value in (-1, True)),
+        *((lambda value=value: BernoulliShift(flip=value), "flip") for value in (1.1, math.nan)),
+        *((lambda value=value: ConstantShift(value), "alpha") for value in (-0.1, "half")),
+        (lambda: LinearShift(reverse="yes"), "reverse"),
+        *((lambda value=value: LinearShift().alphas(value), "n_rounds") for value in (0, 10.0)),
+        *((lambda value=value: BernoulliShift().alphas(5, value), "random_state") for value in (-1, "seed", 0.5)),
     ],
 )
-def test_errors_name_the_parameter(build, message):
-    with pytest.raises(ParameterError) as caught:
+def test_bad_shifts_are_named(build, name):
+    with pytest.raises(ParameterError, match=name):
         build()
-    assert str(caught.value) == message
-
-
-@pytest.mark.parametrize("seed", [-1, "seed", 0.5])
-def test_a_bad_seed_is_a_parameter_error(seed):
-    with pytest.raises(ParameterError, match="random_state must be"):
-        BernoulliShift().alphas(5, random_state=seed)
 
 
 def test_shifts_are_values():
@@ -126,3 +123,202 @@ def test_shifts_are_values():
         LinearShift(True)  # keyword only
     with pytest.raises(TypeError):
         Shift()
+
+
+# --- streams from two pools -------------------------------------------------------------------------------------
+
+# A row says where it is from: its pool in the first column, its number in the second.
+POOL_A = np.column_stack((np.zeros(300), np.arange(300.0))), np.arange(300) % 2
+POOL_B = np.column_stack((np.ones(500), np.arange(500.0))), np.arange(500) % 3
+
+
+def stream(**changes: Any):
+    settings = {"n_rounds": 40, "batch_size": 5, "n_reference": 100} | changes
+    shift = settings.pop("shift", SquareShift(period=10))
+    return MixtureStream(POOL_A, POOL_B, shift, **settings)
+
+
+def rows_of(batches):
+    return np.concatenate([batch.X for batch in batches])
+
+
+@pytest.mark.parametrize(
+    ("settings", "n_rows", "n_second"), [({"alpha_0": 0.7}, 100, 70), ({"n_reference": None, "alpha_0": 0.5}, 300, 150)]
+)
+def test_reference_has_its_size_and_share_and_leaves_half_of_each_pool_by_default(settings, n_rows, n_second):
+    X, y = stream(**settings).reference()
+    assert X.shape == (n_rows, 2)
+    assert X[:, 0].sum() == n_second
+    assert np.array_equal(y, np.where(X[:, 0] == 0, X[:, 1] % 2, X[:, 1] % 3))
+
+
+def test_no_row_is_in_reference_and_stream():
+    mixed = stream(n_rounds=400)
+    in_reference = set(map(tuple, mixed.reference()[0]))
+    assert len(in_reference) == 100
+    assert in_reference.isdisjoint(map(tuple, rows_of(mixed)))
+
+
+def test_share_of_the_second_pool_follows_alpha_and_labels_stay_with_their_rows():
+    mixed = stream(shift=ConstantShift(0.3), n_rounds=2000)
+    # The standard deviation of the share is sqrt(.21 / 10000).
+    assert rows_of(mixed)[:, 0].mean() == pytest.approx(0.3, abs=0.02)
+    for batch in stream():
+        assert set(batch.X[:, 0]) == {batch.alpha}  # alpha of Squ is 0 or 1
+        assert np.array_equal(batch.y, np.where(batch.X[:, 0] == 0, batch.X[:, 1] % 2, batch.X[:, 1] % 3))
+
+
+def test_it_can_be_followed_again_with_the_same_bits_and_seeds_differ():
+    mixed = stream()
+    assert rows_of(mixed).tobytes() == rows_of(mixed).tobytes() == rows_of(stream()).tobytes()
+    assert rows_of(mixed).tobytes() != rows_of(stream(random_state=1)).tobytes()
+    assert [batch.round for batch in mixed] == list(range(1, 41))
+    assert len(mixed) == 40
+
+
+@pytest.mark.parametrize(("replace", "n_rounds"), [(False, 40), (True, 400)])
+def test_rows_come_again_with_replacement_only(replace, n_rounds):
+    rows = rows_of(stream(replace=replace, n_rounds=n_rounds))
+    assert len(rows) == 5 * n_rounds
+    assert (len(set(map(tuple, rows))) == len(rows)) is not replace
+
+
+def test_true_ratio_is_by_what_the_parts_weight_has_changed():
+    mixed = stream(alpha_0=0.8)
+    X, _ = mixed.reference()
+    ratio = mixed.reference_ratio(alpha=0.2)
+    assert ratio == pytest.approx(np.where(X[:, 0] == 1, 0.2 / 0.8, 0.8 / 0.2))
+    assert ratio.mean() == pytest.approx(1.0)
+
+
+class SaysOne:
+    def predict(self, X):
+        return np.ones(len(X))
+
+
+def test_risk_is_the_error_on_all_rows_left_weighted_by_alpha():
+    mixed = stream()
+    in_reference = set(map(tuple, mixed.reference()[0]))
+    errors = [
+        np.mean([label != 1 for row, label in zip(*pool, strict=True) if tuple(row) not in in_reference])
+        for pool in (POOL_A, POOL_B)
+    ]
+    assert mixed.component_risks(SaysOne()) == pytest.approx(tuple(errors))
+    assert mixed.risk(SaysOne(), 0.25) == pytest.approx(0.75 * errors[0] + 0.25 * errors[1])
+
+
+def test_images_and_text_labels_pass_through():
+    pool = np.zeros((20, 4, 4), dtype=np.uint8), np.array(["cat", "dog"] * 10)
+    mixed = MixtureStream(pool, pool, LinearShift(), n_rounds=3, batch_size=2, n_reference=10)
+    batch = next(iter(mixed))
+    assert batch.X.shape == (2, 4, 4)
+    assert batch.X.dtype == np.uint8
+    assert set(batch.y) <= {"cat", "dog"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("shift", "Lin"),
+        ("n_rounds", 0),
+        ("batch_size", -1),
+        ("alpha_0", 1.5),
+        ("n_reference", 1),
+        ("random_state", None),
+    ],
+)
+def test_bad_parameters_are_named(name, value):
+    with pytest.raises(ParameterError, match=name):
+        stream(**{name: value})
+    assert repr(stream()).startswith("MixtureStream(pools of 300 and 500 rows, SquareShift(period=10), n_rounds=40")
+
+
+def test_pools_that_are_too_small_or_do_not_fit_are_named():
+    for changes in ({"n_reference": 600, "alpha_0": 0.5, "n_rounds": 10}, {"replace": False, "n_rounds": 400}):
+        with pytest.raises(DataError, match=r"pool_\w has \d+ rows"):
+            stream(**changes)
+    for pool in (POOL_A[0], (POOL_A[0], POOL_A[1][:-1]), (np.zeros(3), np.zeros(3)), None):
+        with pytest.raises(DataError, match="pool_a"):
+            MixtureStream(pool, POOL_B, LinearShift(), n_rounds=2, batch_size=1)
+    with pytest.raises(DataError, match="columns"):
+        MixtureStream((np.zeros((9, 3)), np.zeros(9)), POOL_B, LinearShift(), n_rounds=2, batch_size=1)
+
+
+def test_fresh_batches_are_other_draws_for_the_same_rounds():
+    whole = stream(n_rounds=60, replace=False, batch_size=3)
+    fresh = list(whole.fresh_batches())
+    assert [(batch.round, batch.alpha) for batch in fresh] == [(batch.round, batch.alpha) for batch in whole]
+    for batch in fresh:
+        assert set(batch.X[:, 0]) <= ({1.0} if batch.alpha == 1 else {0.0})
+    reference = {tuple(row) for row in whole.reference()[0]}
+    assert not reference & {tuple(row) for batch in fresh for row in batch.X}
+    assert not np.array_equal(rows_of(fresh), rows_of(whole))
+    assert np.array_equal(rows_of(fresh), rows_of(whole.fresh_batches()))
+
+
+# --- streams from a table in the order of time ------------------------------------------------------------------
+
+X = np.arange(20.0)[:, None]
+Y = np.arange(20) % 2
+MONTHS = np.repeat([3, 1, 2, 1], [6, 5, 5, 4])
+
+
+def starts(stream):
+    return [int(batch.X[0, 0]) for batch in stream]
+
+
+def test_so_many_rows_a_round():
+    stream = OrderedStream(X, Y, n_reference=7, batch_size=5)
+    assert stream.reference()[0].ravel().tolist() == list(range(7))
+    assert starts(stream) == [7, 12, 17]
+    assert [len(batch.y) for batch in stream] == [5, 5, 3]
+    assert [batch.round for batch in stream] == [1, 2, 3]
+    assert all(np.isnan(batch.alpha) for batch in stream)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, [6, 11, 16]),  # also back to a value seen before
+        ({"batch_size": 2}, [6, 8, 10, 11, 13, 15, 16, 18]),
+        ({"n_reference": 8}, [8, 11, 16]),
+    ],
+)
+def test_a_round_begins_where_the_column_changes(settings, expected):
+    ordered = OrderedStream(X, Y, groups=MONTHS, **settings)
+    assert len(ordered.reference()[1]) == expected[0]
+    assert starts(ordered) == expected
+
+
+@given(
+    n_reference=st.integers(2, 19),
+    batch_size=st.integers(1, 30),
+    groups=st.none() | st.lists(st.integers(0, 2), min_size=20, max_size=20),
+)
+def test_every_row_comes_once_and_in_order(n_reference, batch_size, groups):
+    stream = OrderedStream(X, Y, n_reference=n_reference, batch_size=batch_size, groups=groups)
+    pieces = [stream.reference()[0], *(batch.X for batch in stream)]
+    assert np.array_equal(np.concatenate(pieces), X)
+    assert len(stream) == len(pieces) - 1
+    assert all(len(piece) <= batch_size for piece in pieces[1:])
+    if groups is not None:
+        assert all(len({groups[int(row[0])] for row in piece}) == 1 for piece in pieces[1:])
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({}, ParameterError, "n_reference"),
+        ({"n_reference": 5}, ParameterError, "batch_size"),
+        ({"n_reference": 1, "batch_size": 1}, ParameterError, "n_reference"),
+        ({"n_reference": 5, "batch_size": 0}, ParameterError, "batch_size"),
+        ({"n_reference": 20, "batch_size": 1}, DataError, "no stream"),
+        ({"groups": np.zeros(20)}, DataError, "no stream"),
+        ({"groups": np.zeros(3)}, DataError, "20 rows"),
+        ({"y": Y[:5], "n_reference": 5, "batch_size": 1}, DataError, "label"),
+    ],
+)
+def test_bad_input_is_named(settings, error, message):
+    with pytest.raises(error, match=message):
+        OrderedStream(**{"X": X, "y": Y} | settings)
+    assert repr(OrderedStream(X, Y, n_reference=7, batch_size=5)).startswith("OrderedStream(20 rows, n_reference=7")

@@ -384,7 +384,7 @@ _STYLES: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Look:
+class Palette:
     """Colours of the picture: Okabe and Ito's, told apart with any kind of colour vision, lighter on a dark ground."""
 
     fixed: str
@@ -405,11 +405,11 @@ class Look:
         return dict.fromkeys(inks, self.ink) | dict.fromkeys(("axes.facecolor", "figure.facecolor"), self.ground)
 
 
-LIGHT = Look("#D55E00", "#56B4E9", "#0072B2", "black", "white", "#EBE6D8")
-DARK = Look("#F08C4A", "#B8E0FA", "#3FA7E8", "#E6EDF3", "#14181E", "#2E3440")
+LIGHT = Palette("#D55E00", "#56B4E9", "#0072B2", "black", "white", "#EBE6D8")
+DARK = Palette("#F08C4A", "#B8E0FA", "#3FA7E8", "#E6EDF3", "#14181E", "#2E3440")
 
 
-def draw_race(race: Race, image_format: str, look: Look = LIGHT) -> bytes:
+def draw_race(race: Race, image_format: str, look: Palette = LIGHT) -> bytes:
     """Draw the errors over time and, where the stream jumps, the rounds after a jump.
 
     Parameters
@@ -431,7 +431,7 @@ def draw_race(race: Race, image_format: str, look: Look = LIGHT) -> bytes:
         return _draw(race, image_format, look)
 
 
-def _draw(race: Race, image_format: str, look: Look) -> bytes:
+def _draw(race: Race, image_format: str, look: Palette) -> bytes:
     import numpy as np
     from matplotlib.figure import Figure
 
@@ -462,7 +462,7 @@ def rolling_mean(values: FloatArray, n_last: int) -> FloatArray:
     return np.asarray((sums[ends] - sums[starts]) / (ends - starts))
 
 
-def _draw_all_rounds(axes: Axes, race: Race, look: Look) -> None:
+def _draw_all_rounds(axes: Axes, race: Race, look: Palette) -> None:
     import numpy as np
     from matplotlib.ticker import MultipleLocator, PercentFormatter
 
@@ -487,7 +487,7 @@ def _draw_all_rounds(axes: Axes, race: Race, look: Look) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _draw_after_jumps(axes: Axes, race: Race, jumps: IntArray, look: Look) -> None:
+def _draw_after_jumps(axes: Axes, race: Race, jumps: IntArray, look: Palette) -> None:
     """Draw the mean over all jumps, round by round: here smoothing would hide how soon the errors fall."""
     import numpy as np
 
@@ -517,7 +517,7 @@ def _jump_indices(race: Race) -> IntArray:
     return np.asarray(starts[np.array(is_long, dtype=bool) & is_inside])
 
 
-def _shade(axes: Axes, rare_shares: FloatArray, first: int, look: Look) -> None:
+def _shade(axes: Axes, rare_shares: FloatArray, first: int, look: Palette) -> None:
     """Shade each round by the share of the rare population in it."""
     from matplotlib.colors import LinearSegmentedColormap
 

@@ -14,7 +14,7 @@ from accous.text import count
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.table.extend import ExtendJob, RowsJoined
+    from accous.table.labels import ExtendJob, RowsJoined
 
 __all__ = ["EXAMPLES", "extend"]
 
@@ -39,7 +39,7 @@ def extend(options: ExtendOptions) -> int:
     the model has seen the labels. A row joins once, also if you give it again. A reference with an order in time is
     replayed again.
     """
-    from accous.table.extend import ExtendJob
+    from accous.table.labels import ExtendJob
 
     remarks = remarks_console(quiet=options.quiet)
     compile_with_notice(remarks)

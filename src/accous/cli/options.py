@@ -172,6 +172,7 @@ def compile_with_notice(console: Console) -> None:
     """Compile all inner loops, which takes seconds, once per machine; the console says so unless a cache has them."""
     from numba.core.event import Event, Listener, install_listener
 
+    import accous.model.estimators  # noqa: F401 (compiled is what has been imported)
     from accous.core.compiled import compile_all
 
     status, is_terminal = console.status(_NOTICE), console.is_terminal and not console.quiet

@@ -26,7 +26,7 @@ from accous.core.pool import (
     SWITCHING,
     UNCUT,
     Filters,
-    Look,
+    LookSums,
     PoolState,
     RatioPool,
     Slots,
@@ -639,7 +639,7 @@ def _pool_state(stack: KeyStack, key: int, cuts: FloatArray, reference: NarrowRe
         np.ascontiguousarray(stack.parts[name][key], dtype=np.float64)
         for name in ("look_coef", "look_proportions", "before_coef", "before_proportions")
     )
-    look = Look(
+    look = LookSums(
         n_rounds=LONGEST_LOOK,
         n_rows=LONGEST_LOOK,  # at least; they are not counted, because this look never ends early
         coef=coef,

@@ -367,7 +367,7 @@ class Slots:
         first, last = visits[visits[:, 2] < began][-1, 1:].tolist()
         return first, last
 
-    def after_look(self, look: Look, put: int | None, this_round: int) -> Slots:
+    def after_look(self, look: LookSums, put: int | None, this_round: int) -> Slots:
         """Return the slots with their use and the visits brought up to date.
 
         Parameters
@@ -387,7 +387,7 @@ class Slots:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class LookSums:
     """Sums over the rounds since the last look.
 
     Attributes
@@ -421,7 +421,7 @@ class Look:
         """Whether the pooled ratio has moved away from its mean over the rounds so far."""
         return distance(ratios, self.ratios / self.n_rounds) > _LARGEST_MOVE
 
-    def mean(self) -> Look:
+    def mean(self) -> LookSums:
         """Return the means over the rounds."""
         coef, ratios, proportions = (each / self.n_rounds for each in (self.coef, self.ratios, self.proportions))
         log_likelihood = self.log_likelihood / self.n_rounds
@@ -461,9 +461,9 @@ def start_slots(n_slots: int, n_columns: int) -> Slots:
     )
 
 
-def start_look(n_columns: int, n_candidates: int, before: FloatArray) -> Look:
+def start_look(n_columns: int, n_candidates: int, before: FloatArray) -> LookSums:
     """Return sums of nothing, after a look with this mean pooled ratio."""
-    return Look(
+    return LookSums(
         n_rounds=0,
         n_rows=0,
         coef=np.zeros(n_columns),
@@ -540,7 +540,7 @@ class PoolState:
     excess: float
     hold: float
     slots: Slots
-    look: Look
+    look: LookSums
     slot_ratios: FloatArray = field(compare=False, repr=False)
     given_ratios: FloatArray = field(compare=False, repr=False)
     reference_ratios: FloatArray = field(compare=False, repr=False)
@@ -561,7 +561,7 @@ _NO_HOLD, _FULL_HOLD = 0.6, 0.8
 _SMALLEST_RATIO = 1e-12
 
 
-def excess_after(excess: float, look: Look) -> float:
+def excess_after(excess: float, look: LookSums) -> float:
     """Return the smoothed excess after a look, given its means."""
     divergence = float((look.ratios * np.log(np.maximum(look.ratios, _SMALLEST_RATIO))).mean())
     smoothing = 1.0 - 0.5 ** (look.n_rounds / LONGEST_LOOK)
@@ -828,10 +828,10 @@ class RatioPool:
 
 
 def _with_round(
-    look: Look, coef: FloatArray, ratios: FloatArray, proportions: FloatArray, log_likelihood: float, n_rows: int
-) -> Look:
+    look: LookSums, coef: FloatArray, ratios: FloatArray, proportions: FloatArray, log_likelihood: float, n_rows: int
+) -> LookSums:
     """Return the sums with one round more."""
-    return Look(
+    return LookSums(
         n_rounds=look.n_rounds + 1,
         n_rows=look.n_rows + n_rows,
         coef=look.coef + coef,

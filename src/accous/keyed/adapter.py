@@ -17,8 +17,8 @@ from accous.keyed.readings import KeyReading, read_key
 from accous.keyed.rounds import (
     ChunkPlan,
     ChunkPlanner,
+    KeyedRows,
     RoundPlanner,
-    Rows,
     count_round,
     join_rows,
     keys_to_look_at,
@@ -50,7 +50,7 @@ class Played(NamedTuple):
     """
 
     states: list[bytes]
-    rows: Rows
+    rows: KeyedRows
     owners: IntArray
     rounds: IntArray
     class_numbers: IntArray
@@ -80,12 +80,12 @@ class KeyRunner:
         self._shared, self._planner, self._form = shared, planner, form
         self._fixed = shared.fixed.coefs[None]
         none = np.empty(0, dtype=np.int64)
-        self._no_rows = Rows(np.empty((0, shared.shape.n_features)), np.empty(0), none, none > 0, none)
+        self._no_rows = KeyedRows(np.empty((0, shared.shape.n_features)), np.empty(0), none, none > 0, none)
         # Stacks that no call uses at the moment, by their number of keys. A call takes one out, and puts it back.
         self._spare: dict[int, KeyStack] = {}
 
     def run(
-        self, names: list[Any], states: list[bytes | None], new: Rows, counts: IntArray, *, is_last: bool
+        self, names: list[Any], states: list[bytes | None], new: KeyedRows, counts: IntArray, *, is_last: bool
     ) -> Played:
         """Play all rounds that the new rows complete.
 
@@ -120,7 +120,9 @@ class KeyRunner:
         self._spare[len(stack)] = stack
         return played
 
-    def read(self, names: list[Any], states: list[bytes | None], most_rows: int = 0) -> tuple[KeyStack, list[Rows]]:
+    def read(
+        self, names: list[Any], states: list[bytes | None], most_rows: int = 0
+    ) -> tuple[KeyStack, list[KeyedRows]]:
         """Return keys as a stack, with room for the rounds that so many rows per key can make, and the waiting rows."""
         shared, form = self._shared, self._form
         most_rounds = most_rows + 1 + max(sum(form.peek(state)) if state else 0 for state in states)
@@ -132,7 +134,7 @@ class KeyRunner:
                 waiting.append(self._no_rows)
                 continue
             matrix = form.unpack(state, stack, key, names[key])
-            waiting.append(Rows.from_matrix(matrix) if len(matrix) else self._no_rows)
+            waiting.append(KeyedRows.from_matrix(matrix) if len(matrix) else self._no_rows)
             if not stack.is_moved[key]:
                 stack.fitted[key] = shared.base_shares[0]
             if any(stack.n_merged[key].tolist()):
@@ -228,7 +230,7 @@ class KeyRunner:
         ends, lasts = plan.ends.tolist(), plan.offsets[1:].tolist()
         matrix = np.empty((len(rows), 0))
         if ends != lasts:
-            matrix = Rows(rows.X, rows.times, rows.numbers, outcome.rounds > 0, rows.positions).to_matrix()
+            matrix = KeyedRows(rows.X, rows.times, rows.numbers, outcome.rounds > 0, rows.positions).to_matrix()
         played = Played(
             [
                 self._form.pack(stack, key, matrix[start:end])
@@ -489,13 +491,13 @@ class KeyedAdapter:
             found += [read_key(self.shared, stack, key, name) for key, name in enumerate(part)]
         return found
 
-    def _read(self, X: Any, times: Any, numbers: Any) -> Rows:
+    def _read(self, X: Any, times: Any, numbers: Any) -> KeyedRows:
         rows = read_rows(self.shared.model, select_columns(self.shared.model, X), reset=False, min_rows=0)
         n_rows = len(rows)
         if times is None and self._planner.needs_times:
             raise DataError("KeyedAdapter needs times for round_time, lateness or late: pass times, one per row.")
         positions = np.arange(n_rows)
-        return Rows(
+        return KeyedRows(
             np.ascontiguousarray(rows, dtype=np.float64),
             _nothing(n_rows, np.nan) if times is None else read_times(times, n_rows),
             _nothing(n_rows, -1) if numbers is None else read_numbers(numbers, n_rows),
@@ -564,7 +566,7 @@ def _nothing(n_rows: int, value: float) -> NDArray[Any]:
     return array
 
 
-def _by_key(rows: Rows, codes: IntArray, n_keys: int, *, has_times: bool) -> tuple[Rows, IntArray]:
+def _by_key(rows: KeyedRows, codes: IntArray, n_keys: int, *, has_times: bool) -> tuple[KeyedRows, IntArray]:
     """Return the rows with those of a key together, in the order of their times, and how many each key has."""
     order = np.lexsort((rows.times, codes)) if has_times else np.argsort(codes, kind="stable")
     if has_times:

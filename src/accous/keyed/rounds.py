@@ -32,7 +32,7 @@ LATE_POLICIES = ("drop", "count", "next")
 
 
 @dataclass(frozen=True)
-class Rows:
+class KeyedRows:
     """Rows on their way to a round.
 
     Attributes
@@ -57,9 +57,9 @@ class Rows:
     def __len__(self) -> int:
         return len(self.X)
 
-    def take(self, indices: IntArray | BoolArray | slice) -> Rows:
+    def take(self, indices: IntArray | BoolArray | slice) -> KeyedRows:
         """Return some of the rows."""
-        return Rows(
+        return KeyedRows(
             self.X[indices],
             self.times[indices],
             self.numbers[indices],
@@ -67,7 +67,7 @@ class Rows:
             self.positions[indices],
         )
 
-    def in_order(self) -> Rows:
+    def in_order(self) -> KeyedRows:
         """Return the rows in the order of their times; those of one time in the order of their values."""
         order = np.argsort(self.times, kind="stable")
         sorted_times = self.times[order]
@@ -81,7 +81,7 @@ class Rows:
         return np.concatenate((self.X, np.stack(marks, axis=1)), axis=1)
 
     @classmethod
-    def from_matrix(cls, matrix: FloatArray) -> Rows:
+    def from_matrix(cls, matrix: FloatArray) -> KeyedRows:
         """Undo ``to_matrix``."""
         return cls(
             matrix[:, :-3],
@@ -92,11 +92,11 @@ class Rows:
         )
 
 
-def join_rows(parts: list[Rows]) -> Rows:
+def join_rows(parts: list[KeyedRows]) -> KeyedRows:
     """Return the rows of several parts, one after the other."""
     if len(parts) == 1:
         return parts[0]
-    return Rows(
+    return KeyedRows(
         np.concatenate([part.X for part in parts]),
         np.concatenate([part.times for part in parts]),
         np.concatenate([part.numbers for part in parts]),
@@ -125,11 +125,11 @@ class Plan:
         The newest time so far, and the time before which nothing is taken any more.
     """
 
-    rows: Rows
+    rows: KeyedRows
     bounds: IntArray
     n_open: int
     n_late: int
-    beside: Rows | None
+    beside: KeyedRows | None
     newest: float
     closed: float
 
@@ -178,7 +178,7 @@ class RoundPlanner:
         """Whether late rows are given another time, at which they join a round."""
         return self.late == "next" and (self.round_time is not None or self.lateness is not None)
 
-    def plan(self, waiting: Rows, new: Rows, newest: float, closed: float, *, is_last: bool) -> Plan:
+    def plan(self, waiting: KeyedRows, new: KeyedRows, newest: float, closed: float, *, is_last: bool) -> Plan:
         """Say what happens to the rows of one key.
 
         Parameters
@@ -209,7 +209,7 @@ class RoundPlanner:
             plan = self._by_count(rows, n_ripe, n_late, beside, newest, closed)
         return replace(plan, closed=newest) if is_last else plan
 
-    def _sort_out(self, new: Rows, closed: float) -> tuple[Rows, Rows | None, int]:
+    def _sort_out(self, new: KeyedRows, closed: float) -> tuple[KeyedRows, KeyedRows | None, int]:
         """Return the rows to learn from, the late rows to predict, and how many are late."""
         limit = closed
         if self.round_time is not None:
@@ -232,13 +232,13 @@ class RoundPlanner:
         return new.take(~is_late), new.take(is_late) if self.late == "count" else None, n_late
 
     def _by_count(
-        self, rows: Rows, n_ripe: int, n_late: int, beside: Rows | None, newest: float, closed: float
+        self, rows: KeyedRows, n_ripe: int, n_late: int, beside: KeyedRows | None, newest: float, closed: float
     ) -> Plan:
         n_rounds = n_ripe // self.round_size
         bounds = np.arange(n_rounds + 1) * self.round_size
         return Plan(rows, bounds, n_ripe - int(bounds[-1]), n_late, beside, newest, closed)
 
-    def _by_time(self, rows: Rows, n_late: int, beside: Rows | None, newest: float, closed: float) -> Plan:
+    def _by_time(self, rows: KeyedRows, n_late: int, beside: KeyedRows | None, newest: float, closed: float) -> Plan:
         assert self.round_time is not None
         numbers = np.floor(rows.times / self.round_time)
         now = closed if math.isinf(closed) else math.floor(closed / self.round_time)
@@ -269,13 +269,13 @@ class ChunkPlan(NamedTuple):
         Late rows that are predicted and not learned from, and their keys.
     """
 
-    rows: Rows
+    rows: KeyedRows
     offsets: IntArray
     bounds: IntArray
     firsts: IntArray
     n_rounds: IntArray
     n_open: IntArray
-    beside: Rows | None = None
+    beside: KeyedRows | None = None
     beside_owners: IntArray | None = None
 
     @property
@@ -324,7 +324,9 @@ class ChunkPlanner:
     def __init__(self, planner: RoundPlanner) -> None:
         self._planner = planner
 
-    def plan(self, stack: KeyStack, waiting: list[Rows], new: Rows, counts: IntArray, *, is_last: bool) -> ChunkPlan:
+    def plan(
+        self, stack: KeyStack, waiting: list[KeyedRows], new: KeyedRows, counts: IntArray, *, is_last: bool
+    ) -> ChunkPlan:
         """Say what happens to the rows of each key; note in the stack what came, and when.
 
         Parameters
@@ -346,7 +348,9 @@ class ChunkPlanner:
         numbers[Number.N_SEEN] += counts
         return plan
 
-    def _plan_by_arrival(self, numbers: FloatArray, waiting: list[Rows], new: Rows, counts: IntArray) -> ChunkPlan:
+    def _plan_by_arrival(
+        self, numbers: FloatArray, waiting: list[KeyedRows], new: KeyedRows, counts: IntArray
+    ) -> ChunkPlan:
         n_keys, size = len(counts), self._planner.round_size
         if n_keys == 1:
             return self._plan_one(numbers, waiting[0], new)
@@ -377,7 +381,7 @@ class ChunkPlanner:
             n_open=together - n_rounds * size,
         )
 
-    def _plan_one(self, numbers: FloatArray, waiting: Rows, new: Rows) -> ChunkPlan:
+    def _plan_one(self, numbers: FloatArray, waiting: KeyedRows, new: KeyedRows) -> ChunkPlan:
         """Do the same for a single key, in less time."""
         rows, size = join_rows([waiting, new]) if len(waiting) else new, self._planner.round_size
         n_rounds = len(rows) // size
@@ -396,7 +400,7 @@ class ChunkPlanner:
         )
 
     def _plan_each(
-        self, numbers: FloatArray, waiting: list[Rows], new: Rows, counts: IntArray, *, is_last: bool
+        self, numbers: FloatArray, waiting: list[KeyedRows], new: KeyedRows, counts: IntArray, *, is_last: bool
     ) -> ChunkPlan:
         ends = np.cumsum(counts)
         plans: list[Plan] = []

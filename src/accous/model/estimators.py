@@ -594,7 +594,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     @property
     def estimator_(self) -> Any:
         """The predictor in use."""
-        return self.current().predictor
+        # Not from the snapshot, which would be kept: `predict` changes nothing, not even that.
+        return self.fixed_.estimator if self.state_.fallback.veto.is_held else self.state_.estimator
 
     @property
     def ratio_(self) -> Any:
@@ -653,6 +654,15 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         except Exception:
             LOGGER.debug("The state of a model could not be shown.", exc_info=True)
             return ""
+
+    def __getstate__(self) -> Any:
+        """Return what pickles keep: all but the lock and what was read, except for the error that the history notes."""
+        kept: dict[str, Any] = super().__getstate__()
+        kept.pop("_snapshot", None)
+        risk = self._known_risk() if "state_" in kept else None
+        if risk is not None:
+            kept["state_"] = replace(self.state_, rounds=self.state_.rounds.noting(0, risk))
+        return kept
 
     # --- files -------------------------------------------------------------------------------------------------------
 

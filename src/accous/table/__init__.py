@@ -1,10 +1,13 @@
-"""Tables in files (CSV, TSV, JSON lines, Parquet, npy, gzip, pipes, growing files), read piece by piece."""
+"""People's tables: a model on the columns of a file or a frame, and the jobs behind the commands.
+
+`readers` reads and writes formats, `columns` turns columns into features, `checks` finds what misleads, `kinds` reads
+labels. `model` is `TableModel`: one frame in, one frame out. `options` declares what a command can be told; `fit`,
+`adapt` and `labels` run the commands, with `rows` on their way through a model, `runs` what a run has done so far,
+`history` what happened in the rounds, and `summary` all of it as plain values.
+"""
 
 from __future__ import annotations
 
 from accous.text import require_extra
-
-# --- Models on tables: preprocessing, classifier, history and position in the stream, saved in one folder
-
 
 require_extra("polars", "accous.table")

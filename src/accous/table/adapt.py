@@ -37,8 +37,8 @@ from accous.table.readers import (
     written_format_of,
 )
 from accous.table.rows import (
+    PendingRows,
     RowReader,
-    Rows,
     copied_columns,
     output_columns,
     output_schema,
@@ -177,7 +177,7 @@ class _Following:
 
     def run(self) -> bool:
         """Follow the stream to its end; return whether that was reached."""
-        waiting: Rows | None = None
+        waiting: PendingRows | None = None
         pieces = self._job.reader().read(self._record.position)
         while (rows := self._next(pieces)) is not _END:
             if rows is None:
@@ -191,7 +191,7 @@ class _Following:
                 return False
         return self._finish(waiting)
 
-    def _next(self, pieces: Iterator[Rows | None]) -> Any:
+    def _next(self, pieces: Iterator[PendingRows | None]) -> Any:
         """Return the next piece; if reading fails, save the rounds before it, whose rows are all written."""
         try:
             return next(pieces, _END)
@@ -208,7 +208,7 @@ class _Following:
             self._save()
         return False
 
-    def _finish(self, waiting: Rows | None) -> bool:
+    def _finish(self, waiting: PendingRows | None) -> bool:
         if waiting is not None:
             waiting, is_stopped = self._play_all(waiting, is_end=True)
             if is_stopped and len(waiting):
@@ -229,7 +229,7 @@ class _Following:
             columns = output_columns(self._job.options.key, self._job.kept, self._table_model.kind)
             self._output.write(pl.DataFrame(schema=columns))
 
-    def _play_all(self, rows: Rows, *, is_end: bool) -> tuple[Rows, bool]:
+    def _play_all(self, rows: PendingRows, *, is_end: bool) -> tuple[PendingRows, bool]:
         """Play the complete rounds; return the remaining rows, and whether to stop."""
         results = _Results(rows, self._table_model)
         start = 0
@@ -246,7 +246,7 @@ class _Following:
         self._emit(rows, results, start)
         return rows.after(start), False
 
-    def _play(self, rows: Rows, results: _Results, start: int, stop: int) -> None:
+    def _play(self, rows: PendingRows, results: _Results, start: int, stop: int) -> None:
         batch = rows.X[start:stop]
         scoring = self._scoring
         count_errors = None if scoring is None else lambda found: scoring.count(rows.frame, batch, found, start, stop)
@@ -273,7 +273,7 @@ class _Following:
         record.n_wrong_fixed += n_wrong_fixed
         record.n_wrong += n_wrong
 
-    def _emit(self, rows: Rows, results: _Results, stop: int) -> None:
+    def _emit(self, rows: PendingRows, results: _Results, stop: int) -> None:
         """Write the rows up to ``stop`` and the bad rows between them; record the position."""
         start, results.n_emitted = results.n_emitted, stop
         if start == stop:
@@ -312,7 +312,7 @@ class _Following:
 class _Results:
     """The results of rows, round by round, and when the rows happened."""
 
-    def __init__(self, rows: Rows, table_model: TableModel) -> None:
+    def __init__(self, rows: PendingRows, table_model: TableModel) -> None:
         n_rows = len(rows)
         column = table_model.time_column
         self.times = None if column is None else column.seconds(rows.frame)
@@ -831,7 +831,7 @@ class PredictJob(_PredictingJob):
             "unknown_by_column": dict(self.unknown_in),
         }
 
-    def _write(self, rows: Rows, output: RowsOutput, rejects: RowsOutput | None) -> None:
+    def _write(self, rows: PendingRows, output: RowsOutput, rejects: RowsOutput | None) -> None:
         if len(rows):
             result = self.table_model.predict_rows(rows.X)
             kind = self.table_model.kind

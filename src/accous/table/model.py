@@ -1066,18 +1066,23 @@ class TableModel(Lockable):
         It stays as it is while rounds go on, and reading from it leaves no trace in the model.
         """
         with self.lock():
-            return self.current().apart()
+            known = self._known_snapshot()
+            return self._snapshot_of(self.model.snapshot(), self.history.copy()) if known is None else known.apart()
 
     def current(self) -> TableSnapshot:
         """Return the snapshot that the attributes read from: what they have read stays known until the next round."""
         with self.lock():
-            known: TableSnapshot | None = vars(self).get("_snapshot")
-            inner = self.model.current()
-            if known is None or known.inner is not inner or known.watch is not self.watch:
-                known = self._snapshot_of(inner, self.history)
+            known = self._known_snapshot()
+            if known is None:
+                known = self._snapshot = self._snapshot_of(self.model.current(), self.history)
                 _ = known.labelled_rounds  # the history goes on
-                self._snapshot = known
             return known
+
+    def _known_snapshot(self) -> TableSnapshot | None:
+        """Return the snapshot of the last reading, if nothing has happened since."""
+        known: TableSnapshot | None = vars(self).get("_snapshot")
+        is_known = known is not None and known.inner is self.model.current() and known.watch is self.watch
+        return known if is_known else None
 
     def _snapshot_of(self, inner: Snapshot, history: History) -> TableSnapshot:
         return TableSnapshot(

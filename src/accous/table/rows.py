@@ -33,7 +33,7 @@ from accous.text import count
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class PendingRows:
     """Rows that are waiting for their round.
 
     Attributes
@@ -73,12 +73,12 @@ class Rows:
         first, chunk = self._chunk_of(row)
         return chunk.position_after(row - first)
 
-    def followed_by(self, others: Rows) -> Rows:
+    def followed_by(self, others: PendingRows) -> PendingRows:
         """Return these rows and the others as one."""
         if not len(self) and not self.bad_rows:
             return others
         moved = tuple((first + len(self), chunk) for first, chunk in others._chunks)
-        return Rows(
+        return PendingRows(
             X=np.concatenate((self.X, others.X)),
             frame=pl.concat((self.frame, others.frame)),
             lines=np.concatenate((self.lines, others.lines)),
@@ -89,14 +89,14 @@ class Rows:
             _chunks=(*self._chunks, *moved),
         )
 
-    def after(self, n_rows: int) -> Rows:
+    def after(self, n_rows: int) -> PendingRows:
         """Return the rows after the first ``n_rows``, with the bad rows that follow."""
         if n_rows == 0:
             return self
         end = self.end_of(n_rows - 1)
         # Of the chunks that are used up the last one stays as long as it has rows.
         chunks = tuple((first - n_rows, chunk) for first, chunk in self._chunks if first + len(chunk.ends) > n_rows)
-        return Rows(
+        return PendingRows(
             X=self.X[n_rows:],
             frame=self.frame[n_rows:],
             lines=self.lines[n_rows:],
@@ -145,7 +145,7 @@ class RowReader:
         self._watched = [name for name in watched if name not in types or is_usable(types[name])]
         table.read_if_simple(self._watched)
 
-    def read(self, start: Position) -> Iterator[Rows | None]:
+    def read(self, start: Position) -> Iterator[PendingRows | None]:
         """Yield the rows from a position on; None while there is nothing new yet.
 
         Raises
@@ -167,7 +167,7 @@ class RowReader:
             yield _head(rows, n_before)
             raise first_bad.error(self._table.name, self._table.unit)
 
-    def _prepare(self, chunk: Chunk) -> Rows:
+    def _prepare(self, chunk: Chunk) -> PendingRows:
         features = self._encoder.encode(chunk.frame, accepts_unknown=self._accepts_unknown)
         if not features.bad_values:
             return self._rows(chunk, features.X, chunk.bad_rows, features)
@@ -198,11 +198,11 @@ class RowReader:
         bad_rows: list[BadRow],
         features: Any,
         good: NDArray[np.int64] | None = None,
-    ) -> Rows:
+    ) -> PendingRows:
         n_missing, n_unknown, marks = features.n_missing, features.n_unknown, features.marks
         if good is not None:
             n_missing, n_unknown, marks = n_missing[good], n_unknown[good], marks[good]
-        return Rows(
+        return PendingRows(
             X=X,
             frame=chunk.frame.select(exactly(self._passed)),
             lines=np.asarray(chunk.lines, dtype=np.int64),
@@ -214,7 +214,7 @@ class RowReader:
         )
 
 
-def _head(rows: Rows, n_rows: int) -> Rows:
+def _head(rows: PendingRows, n_rows: int) -> PendingRows:
     return replace(
         rows,
         X=rows.X[:n_rows],

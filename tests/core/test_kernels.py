@@ -1,0 +1,370 @@
+"""The compiled loops against their plain twins: any shape, extreme scores, hard matrices, read-only arrays."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from accous.core.ensemble import (
+    ADAPT_ML_PROD,
+    MAX_NARROW_COLUMNS,
+    CompiledRounds,
+    CompiledStack,
+    EnsembleState,
+    MatrixReference,
+    MetaState,
+    NarrowReference,
+    PaperRounds,
+    prepare_reference,
+)
+from accous.core.kernels_rows import (
+    BLOCK,
+    evaluate_ratios,
+    leave_rows_out,
+    make_features,
+    normalise_weights,
+    sum_gradients,
+    to_blocks,
+    total_variation,
+)
+from accous.core.learners import NewtonStack
+from accous.core.losses import Logistic
+from accous.core.regression import (
+    _objective,
+    _penalty,
+    _solve_by_newton,
+    _targets,
+    leave_one_out_scores,
+    make_narrow_design,
+    make_problem,
+)
+from tests.builders import LOSSES, Setup
+from tests.needs import needs_compilation
+
+AROUND_BLOCKS = [1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1]
+
+seeds = st.integers(0, 2**32 - 1)
+widths = st.integers(1, 21)
+row_counts = st.integers(1, 3 * BLOCK)
+
+
+def narrow(features):
+    return NarrowReference(features, to_blocks(features))
+
+
+def assert_close(found, wanted, tolerance=1e-12):
+    """Equal up to a tolerance relative to the largest entry."""
+    assert np.all(np.isfinite(found))
+    np.testing.assert_allclose(found, wanted, rtol=0.0, atol=tolerance * max(1.0, float(np.abs(wanted).max(initial=0))))
+
+
+# --- blocks -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_rows", AROUND_BLOCKS)
+@pytest.mark.parametrize("d", [1, 5])
+def test_blocks_hold_the_rows_and_zeros(n_rows, d):
+    rows = np.random.default_rng(0).normal(size=(n_rows, d))
+    blocks = to_blocks(rows)
+    assert blocks.shape == (math.ceil(n_rows / BLOCK), d, BLOCK)
+    assert blocks.flags.c_contiguous
+    back = blocks.swapaxes(1, 2).reshape(-1, d)
+    np.testing.assert_array_equal(back[:n_rows], rows)
+    assert not back[n_rows:].any()
+
+
+# --- the exponential ----------------------------------------------------------------------------------------------
+
+
+def exponentials(scores):
+    """e^-score by the kernel."""
+    ratios = np.empty((math.ceil(len(scores) / BLOCK), BLOCK))
+    evaluate_ratios(to_blocks(scores[:, None]), np.ones(1), np.inf, ratios)
+    return ratios.reshape(-1)[: len(scores)]
+
+
+def test_the_exponential_is_exact_to_the_last_digits():
+    rng = np.random.default_rng(0)
+    scores = np.concatenate(
+        (np.linspace(-700.0, 700.0, 20_001), rng.normal(size=20_000), 10.0 ** -np.arange(0.0, 300.0))
+    )
+    exact = np.exp(-scores.astype(np.longdouble))
+    assert np.abs(exponentials(scores) / exact - 1.0).max() < 4e-16
+
+
+@pytest.mark.parametrize("score", [-709.0, -710.0, -1e5, -1e308, 708.0, 709.0, 746.0, 1e5, 1e308])
+def test_the_exponential_of_extreme_scores_is_finite_and_positive(score):
+    (value,) = exponentials(np.array([score]))
+    assert 0.0 < value < np.inf
+    assert value > 1e307 if score < 0 else value < 1e-307
+
+
+# --- gradients and ratios -----------------------------------------------------------------------------------------
+
+
+@given(seed=seeds, n_rows=row_counts, d=widths, n_coefs=st.integers(0, 13), n_batch=st.integers(1, 70))
+@example(seed=0, n_rows=1, d=1, n_coefs=0, n_batch=1)
+@example(seed=0, n_rows=BLOCK, d=13, n_coefs=12, n_batch=1)
+@example(seed=0, n_rows=BLOCK + 1, d=4, n_coefs=11, n_batch=31)
+@example(seed=0, n_rows=3 * BLOCK - 1, d=8, n_coefs=5, n_batch=32)
+def test_gradients_equal_their_twin(seed, n_rows, d, n_coefs, n_batch):
+    rng = np.random.default_rng(seed)
+    features, batch = rng.normal(size=(n_rows, d)), rng.normal(size=(n_batch, d))
+    coefs, coef = rng.normal(size=(n_coefs, d)), rng.normal(size=d)
+    wanted = MatrixReference(features, Logistic()).gradients(coefs, coef, batch)
+    assert_close(narrow(features).gradients(coefs, coef, batch), wanted)
+
+
+@pytest.mark.parametrize("size", [37.0, 700.0, 1e5, 1e150])
+@pytest.mark.parametrize("n_batch", [1, 40])
+def test_gradients_of_extreme_scores_equal_their_twin(size, n_batch):
+    rng = np.random.default_rng(1)
+    features, batch = rng.choice([-1.0, 1.0], size=(BLOCK + 7, 3)), rng.choice([-1.0, 1.0], size=(n_batch, 3))
+    coefs = size * rng.choice([-1.0, 0.5, 1.0], size=(4, 3))
+    wanted = MatrixReference(features, Logistic()).gradients(coefs, -coefs[0], batch)
+    assert_close(narrow(features).gradients(coefs, -coefs[0], batch), wanted)
+
+
+@pytest.mark.parametrize("n_rows", AROUND_BLOCKS)
+def test_at_zero_equal_rows_of_reference_and_batch_cancel_exactly(n_rows):
+    rows = np.random.default_rng(2).normal(size=(n_rows, 5))
+    gradients = narrow(rows).gradients(np.zeros((3, 5)), np.zeros(5), rows)
+    np.testing.assert_array_equal(gradients, 0.0)
+
+
+@given(seed=seeds, n_rows=row_counts, d=widths, max_ratio=st.floats(1.1, 1e6))
+def test_ratios_equal_their_twin(seed, n_rows, d, max_ratio):
+    rng = np.random.default_rng(seed)
+    features, coef = rng.normal(size=(n_rows, d)), 5.0 * rng.normal(size=d)
+    found = narrow(features).ratios(coef, max_ratio)
+    assert found.shape == (n_rows,)
+    assert found.max() <= max_ratio
+    np.testing.assert_allclose(found, Logistic().ratio(features @ coef, max_ratio), rtol=1e-12)
+
+
+@given(seed=seeds, n_rows=row_counts, d=widths)
+@example(seed=0, n_rows=BLOCK + 1, d=13)
+def test_covariances_with_the_score_equal_their_twin(seed, n_rows, d):
+    rng = np.random.default_rng(seed)
+    features, coef = rng.normal(1.0, size=(n_rows, d)), rng.normal(size=d)
+    wanted = (features - features.mean(axis=0)).T @ (features @ coef) / n_rows
+    assert_close(MatrixReference(features, Logistic()).score_covariances(coef), wanted)
+    assert_close(narrow(features).score_covariances(coef), wanted)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("d", [1, MAX_NARROW_COLUMNS, MAX_NARROW_COLUMNS + 1])
+def test_the_switch_takes_the_logistic_loss_on_few_columns(loss, d):
+    prepared = prepare_reference(np.ones((2, d)), LOSSES[loss])
+    assert isinstance(prepared, NarrowReference) == (loss == "logistic" and d <= MAX_NARROW_COLUMNS)
+
+
+# --- the refit ----------------------------------------------------------------------------------------------------
+
+
+def narrow_problem(rng, n_rows, d, C):
+    X, weights = rng.normal(size=(n_rows, d)), rng.exponential(size=n_rows)
+    labels = (X[:, 0] + rng.logistic(size=n_rows) > 0.0).astype(np.int64)
+    problem = make_problem(X, labels, 2, C)
+    return problem, make_narrow_design(problem.design, problem.centre, _targets(problem), _penalty(d + 1)), weights
+
+
+@given(seed=seeds, n_rows=row_counts, d=widths, C=st.sampled_from([1e-2, 1.0, 100.0]), distance=st.floats(0.0, 2.0))
+@example(seed=0, n_rows=1, d=1, C=1.0, distance=1.0)
+@example(seed=0, n_rows=BLOCK + 1, d=12, C=1.0, distance=0.1)
+def test_the_refit_reaches_the_optimum_of_its_twin(seed, n_rows, d, C, distance):
+    rng = np.random.default_rng(seed)
+    problem, design, weights = narrow_problem(rng, n_rows, d, C)
+    start = distance * rng.normal(size=(1, d + 1))
+    coefs = start.copy()
+    if not design.fit(coefs, weights, C):
+        np.testing.assert_array_equal(coefs, start)
+        return
+    scaled, twin = C * weights, _solve_by_newton(problem, weights, problem.to_design(start))
+    values = [_objective(problem, scaled, each, problem.design @ each.T) for each in (problem.to_design(coefs), twin)]
+    assert values[0] - values[1] <= 1e-13 * (scaled.sum() + abs(values[1]))
+
+
+def test_the_refit_seldom_gives_up_and_then_leaves_the_start():
+    rng = np.random.default_rng(3)
+    for _ in range(100):
+        _, design, weights = narrow_problem(rng, 300, 5, 1.0)
+        assert design.fit(rng.normal(size=(1, 6)), weights, 1.0)
+    coefs = np.full((1, 6), 1e9)
+    assert not design.fit(coefs, weights, 1.0)
+    np.testing.assert_array_equal(coefs, 1e9)
+
+
+# --- fits without a row -------------------------------------------------------------------------------------------
+
+
+@given(seed=seeds, n_rows=st.integers(60, 3 * BLOCK), d=widths, C=st.sampled_from([1e-2, 1.0, 100.0]))
+@example(seed=0, n_rows=BLOCK + 1, d=12, C=1.0)
+def test_scores_without_a_row_equal_their_twin(seed, n_rows, d, C):
+    rng = np.random.default_rng(seed)
+    problem, design, weights = narrow_problem(rng, n_rows, d, C)
+    weights[rng.random(n_rows) < 0.1] = 0.0
+    coefs = rng.normal(size=(1, d + 1)) / math.sqrt(d)
+    found = design.leave_one_out(coefs, weights, C)
+    assert found is not None
+    wanted = leave_one_out_scores(replace(problem, narrow=None), weights, coefs)
+    np.testing.assert_allclose(found, wanted[:, 0], rtol=1e-8, atol=1e-10)
+
+
+def test_scores_without_a_row_are_left_to_numpy_where_the_hessian_is_nearly_singular():
+    column = 1e9 * np.random.default_rng(4).normal(size=50)
+    problem = make_problem(np.stack((column, column), axis=1), (column > 0.0).astype(np.int64), 2, C=1.0)
+    coefs, weights = np.array([[1e-9, 0.0, 0.0]]), np.ones(50)
+    assert problem.narrow is not None
+    assert problem.narrow.leave_one_out(coefs, weights, 1.0) is None
+    assert np.all(np.isfinite(leave_one_out_scores(problem, weights, coefs)))
+
+
+# --- feature maps -------------------------------------------------------------------------------------------------
+
+
+@given(seed=seeds, n_rows=st.integers(0, 40), d=widths, has_intercept=st.booleans(), is_bounded=st.booleans())
+def test_features_equal_their_twin(seed, n_rows, d, has_intercept, is_bounded):
+    rng, bound, divisor = np.random.default_rng(seed), 2.0, 3.0
+    rows, mean, scale = rng.normal(size=(n_rows, d)), rng.normal(size=d), rng.uniform(0.5, 2.0, d)
+    features, ones = np.empty((n_rows, d + has_intercept)), np.ones((n_rows, 1))
+    n_long = make_features(rows, mean, scale, 2.5, bound, 1e-12, divisor, is_bounded, features, np.zeros(len(rows)))
+    mapped = np.clip((rows - mean) / scale, -2.5, 2.5)
+    wanted = np.hstack((mapped, ones)) if has_intercept and is_bounded else mapped
+    norms = np.linalg.norm(wanted, axis=1, keepdims=True)
+    wanted = wanted / np.maximum(1.0, norms / bound) / divisor
+    wanted = np.hstack((wanted, ones)) if has_intercept and not is_bounded else wanted
+    assert_close(features, wanted)
+    assert n_long == np.sum(norms > bound * (1.0 + 1e-12))
+
+
+# --- one signature ------------------------------------------------------------------------------------------------
+
+
+def gradient_arguments():
+    rng = np.random.default_rng(5)
+    inputs = [to_blocks(rng.normal(size=(10, 2))), rng.normal(size=(1, 2)), rng.normal(size=(3, 2)), rng.normal(size=2)]
+    return [*inputs, 1.0, 1.0, np.empty((4, 2)), np.empty((2, BLOCK)), np.empty((4, 2))]
+
+
+@needs_compilation
+def test_read_only_inputs_are_taken_and_nothing_is_compiled_again():
+    arguments = gradient_arguments()
+    sum_gradients(*arguments)
+    wanted = arguments[-1].copy()
+    for array in arguments[:4]:
+        array.setflags(write=False)
+    sum_gradients(*arguments)
+    np.testing.assert_array_equal(arguments[-1], wanted)
+    assert len(sum_gradients._call.signatures) == 1
+
+
+@needs_compilation
+@pytest.mark.parametrize("change", [lambda a: a.astype(np.float32), np.asfortranarray, lambda a: a[:, ::-1]])
+def test_arrays_of_another_kind_are_refused_not_compiled_for(change):
+    arguments = gradient_arguments()
+    arguments[2] = change(arguments[2])
+    with pytest.raises(TypeError, match="No matching definition"):
+        sum_gradients(*arguments)
+
+
+# --- several thetas, weights, threads -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_ratio", [100.0, 1e300])
+def test_ratios_at_several_thetas_are_those_of_the_plain_reference(max_ratio):
+    rng = np.random.default_rng(0)
+    features, batch, coefs = rng.normal(size=(40, 3)), rng.normal(size=(7, 3)), 9.0 * rng.normal(size=(4, 3))
+    coefs[0] = 0.0
+    narrow_reference, plain = NarrowReference(features, to_blocks(features)), MatrixReference(features, Logistic())
+    found = narrow_reference.batch_ratios_at_each(coefs, batch, max_ratio)
+    assert_close(found, plain.batch_ratios_at_each(coefs, batch, max_ratio))
+    for number, coef in enumerate(coefs):
+        np.testing.assert_array_equal(found[number], narrow_reference.batch_ratios(coef, batch, max_ratio))
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+def test_the_distance_of_weights_is_the_plain_one(scale):
+    rng = np.random.default_rng(0)
+    for n_rows in (1, 7, 1000):
+        weights, others = scale * rng.exponential(size=n_rows), rng.exponential(size=n_rows)
+        expected = 0.5 * np.abs(weights / weights.sum() - others / others.sum()).sum()
+        assert total_variation(weights, others) == pytest.approx(expected, rel=1e-12, abs=1e-15)
+        assert total_variation(weights, weights) == 0.0
+
+
+@needs_compilation
+def test_other_threads_run_during_long_kernels_only():
+    for each, is_long in ((sum_gradients, True), (leave_rows_out, True), (normalise_weights, False)):
+        each.compile()
+        assert bool(each.__call__.targetoptions["nogil"]) is is_long
+
+
+# --- the round of the learners ------------------------------------------------------------------------------------
+
+
+def random_stack(rng, n_learners, d, ridge):
+    """Learners of different age."""
+    stack = NewtonStack.start(n_learners, 0.1 * rng.normal(size=d), ridge)
+    for k in range(6):
+        stack = stack.step(rng.normal(size=(n_learners, d)) * (np.arange(n_learners) >= k)[:, None], 0.5, 1e30)
+    return stack
+
+
+def state_of(coef, learners, meta, *, largest_margin):
+    """A state in the middle of a stream."""
+    numbers = {"n_rounds": 9, "lengths": np.arange(len(learners)), "weights": meta.rates}
+    return EnsembleState(**numbers, coef=coef, learners=learners, meta=meta, largest_margin=largest_margin)
+
+
+def move_both(state, settings, gradients, step_size):
+    """The state after the steps of a round, compiled and plain."""
+    reference = narrow(np.ones((1, gradients.shape[1])))
+    compiled = CompiledStack(*state.learners.arrays)
+    return [
+        rounds(settings, reference, lambda *_: None)._move(replace(state, learners=learners), gradients, step_size)
+        for rounds, learners in ((CompiledRounds, compiled), (PaperRounds, state.learners))
+    ]
+
+
+def assert_same_state(found, wanted, tolerance):
+    for part in ("coefs", "matrices", "inverse_roots"):
+        assert_close(getattr(found.learners, part), getattr(wanted.learners, part), tolerance)
+    for part in ("log_potentials", "rates", "squares"):
+        assert_close(getattr(found.meta, part), getattr(wanted.meta, part), tolerance)
+    assert_close(found.coef, wanted.coef, tolerance)
+    assert_close(found.weights, wanted.weights, tolerance)
+    np.testing.assert_allclose(found.largest_margin, wanted.largest_margin, rtol=1e-12)
+    assert found.n_rounds == wanted.n_rounds
+
+
+@given(
+    seed=seeds,
+    n_learners=st.integers(1, 13),
+    d=widths,
+    radius=st.sampled_from([0.2, 2.0, 1e6]),
+    meta_range=st.sampled_from(["paper", "running"]),
+    ridge=st.sampled_from([0.1, 1.0, 10.0]),
+)
+def test_a_round_of_the_learners_equals_its_twin(seed, n_learners, d, radius, meta_range, ridge):
+    rng = np.random.default_rng(seed)
+    settings = Setup(radius=radius, meta_range=meta_range, ridge=ridge).settings(d)
+    learners = random_stack(rng, n_learners, d, ridge)
+    meta = MetaState(rng.normal(size=n_learners), rng.uniform(0.1, 0.5, n_learners), rng.exponential(size=n_learners))
+    state = state_of(learners.coefs.mean(axis=0), learners, meta, largest_margin=0.01)
+    gradients = rng.normal(size=(n_learners + 1, d))
+    moved = move_both(state, settings, gradients, 1.5)
+    assert_same_state(*moved, tolerance=1e-11 if radius < 1e6 else 1e-12)
+    assert np.linalg.norm(moved[0].learners.coefs, axis=1).max() <= radius * (1.0 + 1e-12)
+
+
+def test_margins_that_are_rounding_count_as_zero():
+    settings = Setup(meta_range="running").settings(3)
+    learners, meta = NewtonStack.start(4, np.ones(3), 1.0), ADAPT_ML_PROD.start(4, 10)
+    state = state_of(learners.coefs[0] + 1e-16, learners, meta, largest_margin=0.0)
+    moved = move_both(state, settings, np.ones((5, 3)), 1.0)
+    np.testing.assert_array_equal(moved[0].meta.squares, 0.0)
+    assert_same_state(*moved, tolerance=1e-15)

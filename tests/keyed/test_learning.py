@@ -1,0 +1,207 @@
+"""A key does what `AdaptiveClassifier` does with the same rounds, and is judged as it would be."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from accous import AdaptiveClassifier, OnlineDensityRatio
+from accous.core import many_keys as rounds
+from accous.keyed import KeyedAdapter, fleet
+from accous.report.page import render_fleet
+from tests.keyed.conftest import drifting, labelled
+
+
+def follow(parameters, n_classes=2, n_rounds=150, size=8, shift=1.2):
+    reference = labelled(300, 0, n_classes)
+    model, adapter = (AdaptiveClassifier(**parameters).fit(*reference) for _ in range(2))
+    adapter = KeyedAdapter(adapter, round_size=size)
+    state, events, theirs, ours = None, [], [], []
+    for batch in drifting(n_rounds * size, 1, shift).reshape(n_rounds, size, -1):
+        theirs.append(model.predict_proba(batch))
+        state, predictions, found = adapter.step(state, batch)
+        ours.append(predictions.probabilities)
+        events += found
+        model.adapt(batch)
+    return adapter, state, model, np.concatenate(theirs), np.concatenate(ours), events
+
+
+def theta(adapter, state):
+    return adapter.runner.read([None], [state])[0].coef[0]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_single_precision_hardly_matters_if_every_round_refits(n_classes):
+    parameters = {"refit": "always", "ratio": OnlineDensityRatio(memory=0)}
+    adapter, state, model, theirs, ours, events = follow(parameters, n_classes, n_rounds=100)
+    assert np.abs(theta(adapter, state) - model.ratio_.coef_).max() < 1e-5
+    assert np.abs(ours - theirs).max() < 1e-4
+    shifts = [(event.round, event.columns) for event in events if event.kind == "shift"]
+    assert shifts == [(event.round, event.features) for event in model.drift_events_ if event.kind == "shift"]
+    assert shifts
+    assert shifts[0][1][0] == "x1"
+
+
+@pytest.mark.parametrize(
+    "ratio",
+    [
+        {"radius": 0.5},
+        {"ridge": 1e-6, "radius": 0.5},
+        {"min_interval": 1},
+        {"start": "ensemble"},
+        {"start": "zero", "memory": 0},
+        {"max_reference": 100, "random_state": 0},
+        {"feature_map": "identity"},
+    ],
+    ids=str,
+)
+def test_other_settings_of_the_ratio(ratio, monkeypatch):
+    # A look of the classifier's pool ends early when the ratio moves; that of a key takes 16 rounds (docs/keyed.md).
+    monkeypatch.setattr("accous.core.pool.LEAST_ROWS", 10**9)
+    parameters = {"ratio": OnlineDensityRatio(**ratio), "refit": "always"}
+    adapter, state, model, theirs, ours, _ = follow(parameters, n_rounds=40)
+    # Tiny ridges make the first steps depend on the last digits of A.
+    tolerance = 0.02 if "ridge" in ratio else 1e-5
+    assert np.abs(theta(adapter, state) - model.ratio_.coef_).max() < tolerance
+    assert np.abs(ours - theirs).max() < 10 * tolerance
+
+
+def test_a_point_that_the_kernel_cannot_project_is_projected_all_the_same(adapter):
+    stack, _ = adapter.runner.read([None], [None], 100)
+    shared = adapter.shared
+    stack.n_learners[0] = 1
+    stack.coefs[0, 0] = 100.0
+    rows, columns = np.tril_indices(shared.shape.n_coefs)
+    stack.triangles[0, 0] = np.where(rows == columns, 10.0 ** np.minimum(2 * rows, 30), 0.0)
+    shared.rounds._project(stack, 0)
+    radius = shared.ratio.radius_
+    assert np.linalg.norm(stack.coefs[0, 0]) == pytest.approx(radius, rel=1e-5)
+
+
+def test_one_call_of_the_kernel_plays_a_round_of_many_keys(adapter, monkeypatch):
+    played = []
+    kernel = rounds.play_learners_of_keys
+
+    def counting(active, *arguments):
+        played.append(len(active))
+        kernel(active, *arguments)
+
+    monkeypatch.setattr(rounds, "play_learners_of_keys", counting)
+    keys = np.repeat(np.arange(128), 10)
+    adapter.step_many({}, keys, None, drifting(len(keys), 2))
+    assert played == [64, 64, 64, 64]
+
+
+@pytest.mark.parametrize("make_frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+def test_the_columns_of_a_frame_are_found_by_name(make_frame):
+    names = ["a", "b", "c", "d"]
+    X, y = labelled(300, 0)
+    adapter = KeyedAdapter(AdaptiveClassifier().fit(make_frame(dict(zip(names, X.T, strict=True))), y), round_size=5)
+    columns = dict(zip(names, drifting(40, 0).T, strict=True))
+    straight = make_frame(columns)
+    for order in (["d", "b", "a", "c"], ["d", "other", "b", "a", "c"]):
+        crooked = make_frame({name: columns.get(name, columns["a"]) for name in order})
+        assert adapter.step(None, crooked)[0] == adapter.step(None, straight)[0]
+        keys = ["k", "l"] * 20
+        assert adapter.step_many({}, keys, None, crooked)[0] == adapter.step_many({}, keys, None, straight)[0]
+
+
+def test_safeguards_and_what_a_key_does_not_keep_hardly_change_its_predictions():
+    """The refit rule looks at a sample of the reference, and looks of the pool at mean thetas."""
+    _, _, _, theirs, ours, _ = follow({})
+    assert np.mean((ours[:, 1] > 0.5) == (theirs[:, 1] > 0.5)) > 0.97
+    assert np.abs(ours - theirs).mean() < 0.02
+    parameters = {"fallback": "none", "refit": 3, "ratio": OnlineDensityRatio(memory=0)}
+    _, _, model, theirs, ours, _ = follow(parameters, n_rounds=60)
+    assert np.abs(ours - theirs).max() < 1e-4
+    assert model.n_rounds_ == 60
+
+
+# --- all keys at a glance -----------------------------------------------------------------------------------
+
+
+SHIFT = np.array([0.0, 2.0, 0.0, 0.0])
+
+
+@pytest.fixture(scope="module")
+def readings(adapter):
+    """Two keys that stand still, one that has moved for long, and one that came back."""
+    rows = {
+        "still": drifting(200, 0, 0.0),
+        "moved": drifting(200, 1, 0.0) + SHIFT,
+        "back <b>": np.concatenate((drifting(200, 2, 0.0) + SHIFT, drifting(600, 3, 0.0))),
+        "young": drifting(3, 4),
+    }
+    states = {name: adapter.step(None, X, np.arange(len(X)) * 60.0)[0] for name, X in rows.items()}
+    return fleet(states, adapter)
+
+
+def test_worst_first_with_columns_and_times(readings):
+    found = {reading.key: reading for reading in readings}
+    assert readings[0].key == "moved"
+    moved = found["moved"]
+    assert moved.columns[0] == "x1"
+    assert moved.drift > 0.3
+    assert 0 < moved.since_round <= 40
+    assert moved.since_time == (5 * moved.since_round - 1) * 60.0
+    assert moved.effective_rows < 200
+    assert found["still"].drift < 0.2
+    assert found["still"].changes == 0
+    assert found["still"].estimated_error == pytest.approx(found["still"].fixed_error)
+    assert found["back <b>"].changes >= 1
+    assert found["back <b>"].drift < 0.3
+    assert (found["young"].rounds, found["young"].rows) == (0, 0)
+
+
+def test_a_key_keeps_no_rows_and_readings_change_no_state(adapter):
+    state, _, _ = adapter.step(None, drifting(750, 5, 0.0))
+    before = bytes(state)
+    (reading,) = fleet({"k": state}, adapter)
+    assert (reading.rows, reading.verdict) == (750, "not verified")
+    assert "keeps no recent rows" in reading.reason
+    assert state == before
+    assert adapter.step(state, drifting(20, 6))[0] == adapter.step(before, drifting(20, 6))[0]
+
+
+def test_a_key_is_judged_as_the_classifier_would_be(readings):
+    single = AdaptiveClassifier().fit(*labelled(300, 0))
+    for batch in (drifting(200, 1, 0.0) + SHIFT).reshape(40, 5, 4):
+        single.adapt(batch)
+    moved = next(reading for reading in readings if reading.key == "moved")
+    assert moved.estimated_error == pytest.approx(single.risk_.adapted, abs=0.02)
+    assert moved.fixed_error == pytest.approx(single.risk_.fixed, abs=0.01)
+    assert moved.effective_rows == pytest.approx(single.effective_sample_size_, rel=0.05)
+
+
+def rows_of(page):
+    return json.loads(re.search(r'id="figures">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def test_the_page_holds_ten_thousand_keys_and_escapes_names(readings):
+    many = [readings[number % 4]._replace(key=f"key {number} </script>")._asdict() for number in range(10_000)]
+    page = render_fleet(many, "10,000 <keys>")
+    assert "10,000 &lt;keys&gt;" in page
+    assert page.count("</script>") == 2
+    assert [row[0] for row in rows_of(page)] == [reading["key"] for reading in many]
+    assert len(page) < 3_000_000
+    assert "x1" in page
+
+
+def test_the_page_says_since_when_and_does_not_deny_a_drift_whose_columns_are_not_known_yet(readings):
+    def shown(readings):
+        return {row[0]: row[-1] for row in rows_of(render_fleet([each._asdict() for each in readings], "keys"))}
+
+    moved = readings[0]
+    assert shown(readings)["moved"] == f"{moved.since_time:.10g}", "numbers that are no dates stay numbers"
+    assert shown(readings)["still"] == ""
+    begin = 1_767_225_600.0  # 2026-01-01
+    dated = [each._replace(time=each.time + begin, since_time=each.since_time + begin) for each in readings]
+    minute = int(moved.since_time // 60)
+    assert shown(dated)["moved"] == f"2026-01-01 {minute // 60:02d}:{minute % 60:02d}"
+    blank = {each.key: {**each._asdict(), "columns": ()} for each in readings}
+    denied = "No key has drifted"
+    assert denied in render_fleet([blank["still"]], "keys")
+    assert denied not in render_fleet([blank["moved"], blank["still"]], "keys")

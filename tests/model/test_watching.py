@@ -1,0 +1,322 @@
+"""`history_`, alerts and the log: what happened in rounds, without computing anything that a round has not."""
+
+import logging
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from accous import ULSIF, AdaptiveClassifier, Alerts, NoShift
+from accous.core.kernels_rows import effective_rows
+from accous.diagnostics.losses import effective_sample_size
+from accous.exceptions import ParameterError
+from accous.model.round import log_events
+from accous.model.safeguards import LENIENT, STRICT, next_veto
+from accous.model.watching import MAX_ROUNDS, NO_ROUNDS, RoundLog, rounds_from_plain
+from accous.streams import GaussianStream, SquareShift
+from accous.table.columns import ColumnEncoder
+from accous.table.model import TableModel
+from tests.classifiers import drifting_batches, labelled_rows, play
+
+# --- `history_` ---------------------------------------------------------------------------------------------
+
+
+MODELS = {
+    "own": lambda: AdaptiveClassifier(caution="low"),
+    "plain": lambda: AdaptiveClassifier(fallback="none"),
+    "pipeline": lambda: AdaptiveClassifier(LogisticRegression(), refit=3),
+    "never": lambda: AdaptiveClassifier(ratio=NoShift()),
+}
+
+
+@pytest.mark.parametrize("make_model", MODELS.values(), ids=MODELS)
+def test_every_round_is_what_the_model_showed_after_it(make_model):
+    stream = GaussianStream(SquareShift(period=60), n_reference=150, n_rounds=150, batch_size=3)
+    model, read = (make_model().fit(*stream.reference()) for _ in range(2))
+    assert len(model.history_) == 0
+    shown = []
+    for batch in stream:
+        before = model.n_refits_
+        read.adapt(batch.X[: 1 + model.n_rounds_ % 3])
+        model.adapt(batch.X[: 1 + model.n_rounds_ % 3])
+        shown.append(
+            {
+                "rows": 1 + (model.n_rounds_ - 1) % 3,
+                "effective_rows": model.effective_sample_size_,
+                "share": read.trust_.exponent,
+                "refit": model.n_refits_ > before,
+                "drift": any(each.kind == "shift" and each.round == model.n_rounds_ for each in model.drift_events_),
+                "adapted": model.estimator_ is not model.fixed_.estimator,
+            }
+        )
+    history = model.history_
+    expected = pd.DataFrame(shown, index=pd.RangeIndex(1, 151, name="round"))
+    pd.testing.assert_frame_equal(history[expected.columns.tolist()], expected, rtol=1e-9)
+    assert history.filter(like="error").isna().all(axis=None)
+    assert history["refit"].sum() == model.n_refits_
+
+
+def test_a_drifting_stream_shows_drift_and_refits():
+    stream = GaussianStream(SquareShift(period=100), n_reference=300, n_rounds=200, batch_size=5)
+    model = play(AdaptiveClassifier().fit(*stream.reference()), (batch.X for batch in stream))
+    history = model.history_
+    assert history.index[history["drift"]].tolist() == [e.round for e in model.drift_events_ if e.kind == "shift"]
+    assert history["drift"].any()
+    assert history["adapted"].any()
+    assert not history["adapted"].all()
+
+
+def test_the_error_is_that_of_the_rounds_after_which_it_was_read():
+    model = AdaptiveClassifier(fallback="none").fit(*labelled_rows())
+    read = {}
+    for number, batch in enumerate(drifting_batches(30), start=1):
+        model.adapt(batch)
+        if number % 7 == 0 or number == 30:
+            risk = model.risk_
+            read[number] = (risk.adapted, risk.adapted_low, risk.adapted_high)
+    errors = model.history_[["estimated_error", "estimated_error_low", "estimated_error_high"]]
+    known = errors.dropna()
+    assert dict(zip(known.index, known.itertuples(index=False, name=None), strict=True)) == read
+
+
+def noted(log, weights, n_rows):
+    return log.after(None, weights, n_rows, share=1.0, refit=False, drift=False, held=False)
+
+
+def test_only_the_last_rounds_are_kept():
+    log, weights = NO_ROUNDS, np.ones(4)
+    n_rounds = MAX_ROUNDS + 700
+    for number in range(n_rounds):
+        log = noted(log, weights, number)
+    assert sum(map(len, log.blocks)) < MAX_ROUNDS + 32
+    rows = log.rows()[-MAX_ROUNDS:]
+    assert rows[:, 0].tolist() == list(range(700, n_rounds))
+
+
+def test_a_round_is_predicted_by_what_the_round_before_left():
+    log, weights = RoundLog(), np.ones(4)
+    for held in (True, False, False, True):
+        log = log.after(None, weights, 5, share=1.0, refit=True, drift=False, held=held)
+    # The predictors of the four rounds: fixed, fixed, adapted, adapted; then the fixed one again.
+    assert [log.share_adapted(n_rounds) for n_rounds in (1, 2, 3, 4, 9)] == [1.0, 1.0, 2 / 3, 0.5, 0.5]
+
+
+@pytest.mark.parametrize("n_rounds", [0, 1, 31, 32, 33, 34, 100])
+def test_a_stored_log_goes_on_as_if_it_had_not_been_stored(n_rounds):
+    log, weights = NO_ROUNDS, np.ones(4)
+    for number in range(n_rounds):
+        log = noted(log, weights, number)
+    again = rounds_from_plain(log.to_plain(None))
+    for number in range(70):
+        log, again = noted(log, weights, number), noted(again, weights, number)
+        assert len(log.blocks) == len(again.blocks)
+        assert len(log.waiting) == len(again.waiting)
+    assert log.rows().tobytes() == again.rows().tobytes()
+
+
+def test_the_rounds_of_an_extended_model_go_on_and_fit_forgets_them():
+    X, y = labelled_rows()
+    model = play(AdaptiveClassifier().fit(X, y), drifting_batches(10)).extend(X[:20], y[:20])
+    play(model, drifting_batches(5))
+    assert model.history_.index.tolist() == list(range(1, 16))
+    assert model.history_["effective_rows"].iloc[-1] == pytest.approx(model.effective_sample_size_)
+    assert len(model.fit(X, y).history_) == 0
+
+
+@pytest.mark.slow
+def test_without_pandas_everything_else_works_and_the_error_says_what_to_install():
+    code = """
+import sys
+class NoPandas:
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] == "pandas":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, NoPandas)
+import numpy as np
+from accous import AdaptiveClassifier
+from accous.exceptions import MissingExtraError
+X = np.random.default_rng(0).normal(size=(60, 2))
+model = AdaptiveClassifier().fit(X, X[:, 0] > 0)
+model.step(X)
+assert "Rounds" in model._repr_html_()
+try:
+    model.history_
+except MissingExtraError as error:
+    print(error)
+"""
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "pip install 'pandas'" in run.stdout
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+def test_the_compiled_count_is_the_plain_one(scale):
+    rng = np.random.default_rng(0)
+    for n_rows in (1, 7, 1000):
+        weights = scale * rng.exponential(size=n_rows)
+        shares = weights / weights.max()
+        expected = shares.sum() ** 2 / (shares**2).sum()
+        assert effective_rows(weights) == pytest.approx(expected, rel=1e-12)
+        assert effective_sample_size(weights) == effective_rows(weights)
+
+
+# --- `accous.Alerts` calls once for every time a condition becomes true -------------------------------------
+
+
+RANDOM = np.random.default_rng(3)
+X = RANDOM.normal(size=(300, 3))
+Y = (X[:, 0] + RANDOM.normal(size=300) > 0).astype(int)
+
+
+def fitted(**parameters):
+    return AdaptiveClassifier(**parameters).fit(X, Y)
+
+
+def with_veto(fallback, veto):
+    return replace(fallback, share=1.0, check=replace(fallback.check, veto=veto))
+
+
+def stream(shift, n_rounds=100):
+    return list(np.random.default_rng(4).normal(loc=(shift, 0.0, 0.0), size=(n_rounds, 5, 3)))
+
+
+def test_a_condition_calls_when_it_becomes_true_and_again_only_after_it_was_false():
+    model, calls = fitted(), []
+    alerts = Alerts("overlap < 50%", calls.append)
+    batches = [batch for shift in (0.0, 8.0, 0.0, 8.0) for batch in stream(shift)]
+    held = [bool(alerts.check(model.adapt(batch))) for batch in batches]
+    becomes_true = [now and not before for before, now in zip([False, *held], held, strict=False)]
+    assert [call.round for call in calls] == [1 + number for number, is_new in enumerate(becomes_true) if is_new]
+    assert len(calls) == 2
+    assert sum(held) > 50
+    assert calls[0].alert == "overlap < 50%"
+    assert calls[0].value < 0.5
+
+
+def test_only_what_the_conditions_need_is_computed(monkeypatch):
+    monkeypatch.setattr(AdaptiveClassifier, "risk_", property(lambda _: pytest.fail("not asked for")))
+    monkeypatch.setattr(AdaptiveClassifier, "trust_", property(lambda _: pytest.fail("not asked for")))
+    assert Alerts(["drift", "overlap < 1%", "effective_rows < 1"]).check(fitted().adapt(X[:5])) == []
+
+
+def test_every_field_is_read_from_the_model():
+    model = fitted().adapt(X[:120])
+    texts = ["error >= 0%", "error_low >= 0%", "error_high >= 0%", "effective_rows > 0", "overlap >= 0%"]
+    texts += ["verdict != good", "measured_error_plain >= 0%"]
+    risk = model.risk_
+    values = [model.risk_estimate_, risk.adapted_low, risk.adapted_high, model.effective_sample_size_]
+    values += [1.0 - model.coverage_.share_outside, "not verified"]
+    found = {alert.alert: alert.value for alert in Alerts(texts).check(model)}
+    assert found == dict(zip(texts[:-1], values, strict=True))
+    model.observe(X[:40], Y[:40], predicted=np.where(np.arange(40) < 10, 1 - Y[:40], Y[:40]))
+    (alert,) = Alerts("measured_error_plain >= 0%").check(model)
+    assert alert.value == 0.25
+
+
+def test_a_value_that_is_not_known_calls_nobody_and_forgets_nothing():
+    calls = []
+    alerts = Alerts(["drift", "overlap >= 0%", "measured_error >= 0%"], calls.append)
+    one_step = fitted(ratio=ULSIF(random_state=0))
+    assert alerts.check(one_step.adapt(X[:20])) == []
+    online = fitted().adapt(X[:120])
+    for model in (online, one_step, online):
+        alerts.check(model)
+    assert [call.alert for call in calls] == ["overlap >= 0%"]
+
+
+def test_an_error_in_the_callback_reaches_the_caller_once():
+    def fail(alert):
+        raise RuntimeError(alert.alert)
+
+    alerts, model = Alerts("effective_rows > 1", fail), fitted()
+    with pytest.raises(RuntimeError, match="effective_rows > 1"):
+        alerts.check(model)
+    assert len(alerts.check(model)) == 1
+
+
+def test_table_models_are_checked_too():
+    model = fitted()
+    table_model = TableModel(model=model, encoder=ColumnEncoder([]), label="y", settings={})
+    assert Alerts("effective_rows > 1").check(table_model) == Alerts("effective_rows > 1").check(model) != []
+
+
+def test_a_wrong_condition_is_refused_at_once():
+    with pytest.raises(ParameterError, match="error is large"):
+        Alerts(["drift", "error is large"])
+
+
+# --- logging under the name accous --------------------------------------------------------------------------
+
+
+def logged(caplog, level, *words):
+    records = [each for each in caplog.records if each.name == "accous" and each.levelname == level]
+    return [each.getMessage() for each in records if all(word in each.getMessage() for word in words)]
+
+
+def test_drift_and_alerts_are_logged(caplog):
+    caplog.set_level(logging.INFO, logger="accous")
+    model, alerts = fitted(), Alerts("drift")
+    for batch in stream(2.0, 200):
+        alerts.check(model.adapt(batch))
+    shifts = [event for event in model.drift_events_ if event.kind == "shift"]
+    for level in ("INFO", "WARNING"):
+        assert logged(caplog, level, "the inputs changed" if level == "INFO" else "drift")[0].startswith(
+            f"Round {shifts[0].round}: "
+        )
+    n_over = sum(event.rounds_to_adapt is not None for event in shifts)
+    assert len(logged(caplog, "INFO", "is over")) == n_over > 0
+
+
+def test_a_veto_is_logged_when_it_is_taken_and_when_it_is_released(caplog):
+    model = fitted().adapt(X[:5])
+    before = model.state_
+
+    def after(guard, excess, error, n_rounds):
+        veto = next_veto(guard, excess, error, n_rounds, 3)
+        return replace(before, n_rounds=n_rounds, fallback=with_veto(before.fallback, veto))
+
+    caplog.set_level(logging.INFO, logger="accous")
+    held = after(LENIENT, 0.05, 0.01, 32)
+    log_events(before, held, model.fixed_)
+    log_events(held, held, model.fixed_)
+    log_events(held, after(LENIENT, float("nan"), float("nan"), 64), model.fixed_)
+    log_events(after(STRICT, -0.005, 0.01, 32), after(STRICT, -0.049, 0.01, 33), model.fixed_)
+    taken, released, first = logged(caplog, "WARNING") + logged(caplog, "INFO")
+    assert all(part in taken for part in ("Round 32", "fixed model", "+5.0 points", "1.0"))
+    assert all(part in released for part in ("Round 64", "adapted model", "could not be compared"))
+    assert all(part in first for part in ("Round 33", "adapted model", "-4.9 points", "1.0"))
+
+
+def test_onsets_in_single_columns_are_logged_once(caplog):
+    caplog.set_level(logging.INFO, logger="accous")
+    model = AdaptiveClassifier().fit(np.column_stack((X, np.ones(300))), Y)
+    for batch in np.random.default_rng(5).normal(size=(96, 5, 3)):
+        model.adapt(np.column_stack((batch, np.full(5, 2.0))))
+    onset = next(event for event in model.drift_events_ if event.kind == "new values")
+    (message,) = (text for level in ("INFO", "WARNING") for text in logged(caplog, level, "column x3"))
+    assert message.startswith(f"Round {onset.round}: ")
+
+
+def test_the_replays_of_a_backtest_leave_nothing_in_the_log(caplog):
+    caplog.set_level(logging.INFO, logger="accous")
+    drifting = X + np.linspace(0.0, 6.0, 300)[:, None]
+    model = AdaptiveClassifier().fit(drifting, Y, order=True)
+    assert model.backtest_ is not None
+    assert caplog.records == []
+    for batch in stream(12.0):
+        model.adapt(batch)
+    assert caplog.records != []
+
+
+def test_nothing_is_printed_unless_logging_is_configured(library_forks):
+    code = """
+import numpy as np, accous
+X = np.random.default_rng(0).normal(size=(50, 2))
+model = accous.AdaptiveClassifier().fit(X, X[:, 0] > 0)
+print(len(accous.Alerts("effective_rows > 1").check(model)))
+"""
+    run = library_forks.run(code, kind="code")
+    assert (run.stdout, run.stderr) == ("1\n", "")

@@ -1,0 +1,290 @@
+"""What is done with each column is decided by the reference, explicit, and the same after it was saved."""
+
+import json
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accous.exceptions import DataError
+from accous.table.columns import (
+    CategoryColumn,
+    Choices,
+    ColumnEncoder,
+    DateColumn,
+    LeftOutColumn,
+    NumberColumn,
+    PlainColumns,
+    PlainRowEncoder,
+    frame_of_rows,
+    is_category,
+    shown_lines,
+    summarize,
+)
+
+N_ROWS = 200
+
+
+def texts(values) -> pl.Series:
+    return pl.Series([None if value is None else str(value) for value in values], dtype=pl.String)
+
+
+REFERENCE = pl.DataFrame(
+    {
+        "number": texts([None if row % 10 == 0 else row % 17 for row in range(N_ROWS)]),
+        "level": texts(["abc"[row % 3] if row % 50 else f"rare {row}" for row in range(N_ROWS)]),
+        "day": texts([f"2024-01-{1 + row % 28:02d}" for row in range(N_ROWS)]),
+        "moment": texts([f"2023-{1 + row % 12:02d}-03T{row % 24:02d}:30:00" for row in range(N_ROWS)]),
+        "constant": texts(["same"] * N_ROWS),
+        "zero": texts([0.0] * N_ROWS),
+        "nothing": texts([None] * N_ROWS),
+        "name": texts([f"person {row}" for row in range(N_ROWS)]),
+    }
+)
+
+
+@pytest.fixture
+def encoder() -> ColumnEncoder:
+    return ColumnEncoder.learn(REFERENCE, Choices())
+
+
+def test_columns_are_read_as_what_they_are(encoder):
+    plans = {plan.name: plan for plan in encoder.plans}
+    assert isinstance(plans["number"], NumberColumn)
+    assert plans["number"].marks_missing
+    assert isinstance(plans["level"], CategoryColumn)
+    assert sorted(plans["level"].levels) == ["a", "b", "c"]
+    assert (plans["level"].has_other, plans["level"].n_rare) == (True, 4)
+    assert plans["day"] == DateColumn("day", "%Y-%m-%d", ["week"])
+    assert plans["moment"].cycles == ["week", "day"]  # the reference spans eleven months
+    left_out = {name for name, plan in plans.items() if isinstance(plan, LeftOutColumn)}
+    assert left_out == {"constant", "zero", "nothing", "name"}
+
+
+def test_features_are_finite_scaled_and_survive_json(encoder):
+    features = encoder.encode(REFERENCE)
+    assert features.X.shape == (N_ROWS, len(encoder.feature_names))
+    assert np.isfinite(features.X).all()
+    assert features.X[:, 0].mean() == pytest.approx(0.0, abs=1e-12)
+    assert features.X[:, 0].std() == pytest.approx(1.0)
+    again = ColumnEncoder.from_json(json.loads(json.dumps(encoder.to_json())))
+    assert again == encoder
+    assert np.array_equal(again.encode(REFERENCE).X, features.X)
+    for row in range(0, N_ROWS, 23):  # one by one as all at once
+        assert np.array_equal(encoder.encode(REFERENCE[row : row + 1]).X[0], features.X[row])
+
+
+def test_unknown_levels_share_the_feature_of_rare_ones_and_extreme_numbers_stay_finite(encoder):
+    row = REFERENCE[:1].with_columns(level=pl.lit("unheard of"), number=pl.lit("1e300"))
+    features = encoder.encode(row)
+    assert features.X[0, encoder.feature_names.index("level = (other)")] == 1.0
+    assert np.isfinite(features.X).all()
+    assert features.n_unknown.tolist() == [1]
+    assert encoder.encode(REFERENCE[:1]).n_unknown.tolist() == [0]
+
+
+def test_dates_without_their_cycle_in_the_reference_are_left_out():
+    frame = pl.DataFrame({"x": texts(range(40)), "day": texts([f"2024-01-0{1 + row % 3}" for row in range(40)])})
+    assert isinstance(ColumnEncoder.learn(frame, Choices()).plans[1], LeftOutColumn)
+
+
+def test_what_the_user_decides_is_done():
+    encoder = ColumnEncoder.learn(REFERENCE, Choices(drop=("level",), categorical=("number",)))
+    plans = {plan.name: plan for plan in encoder.plans}
+    assert isinstance(plans["number"], CategoryColumn)
+    assert isinstance(plans["level"], LeftOutColumn)
+    with pytest.raises(DataError, match="'more'"):
+        ColumnEncoder.learn(REFERENCE, Choices(drop=("more",)))
+
+
+# --- what is said of them ---------------------------------------------------------------------------------------
+
+
+def number(name: str, mean: float = 0.0) -> NumberColumn:
+    return NumberColumn(name, 0.0, mean, 2.0, True)
+
+
+@pytest.mark.parametrize(("mean", "shown"), [(0.5, "(x - 0.5) / 2"), (-0.01696, "(x + 0.01696) / 2")])
+def test_a_mean_below_zero_is_added(mean, shown):
+    assert number("a", mean).summary().startswith(shown)
+
+
+def test_few_columns_have_a_line_each_and_many_that_are_numbered_share_one():
+    plans = [number(f"x{place}") for place in range(12)]
+    lines = summarize(plans)
+    assert [(line.columns, line.what) for line in lines] == [(plan.name, plan.summary()) for plan in plans]
+    plans = [number("age"), *(number(f"v_{place}", place) for place in range(400))]
+    plans[9] = LeftOutColumn("v_8", "always the same value")
+    category = CategoryColumn(name="v_400", levels=["a"], has_other=False, has_missing=False, rare=[], n_rare=0)
+    plans += [category, number("w_401"), number("w_403")]
+    lines = summarize(plans)
+    assert [line.columns for line in lines] == ["age", "v_0 to v_399", "v_400", "w_401", "w_403"]
+    assert (lines[1].kind, lines[1].n_features) == ("399 numbers", 2 * 399)
+    assert "means 0 to 399, deviations 2 to 2; 1 left out" in lines[1].what
+
+
+def test_lines_for_the_terminal_end():
+    lines = shown_lines([number(f"{place} of many") for place in range(300)])
+    assert len(lines) == 61
+    assert (lines[-1][0], lines[-1][2]) == ("240 more", str(2 * 240))
+
+
+# --- columns for trees ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def mixed() -> pl.DataFrame:
+    random = np.random.default_rng(3)
+    return pl.DataFrame(
+        {
+            "size": [None if row % 7 == 0 else float(row % 11) for row in range(N_ROWS)],
+            "colour": random.choice(["red", "blue", "green"], N_ROWS),
+            "weight": random.normal(size=N_ROWS),
+            "maker": [None if row % 9 == 0 else f"m{row % 4}" for row in range(N_ROWS)],
+            "day": [f"2024-{1 + row // 20:02d}-{1 + row % 20:02d}" for row in range(N_ROWS)],
+        }
+    )
+
+
+def test_every_column_is_one_again_and_what_was_missing_is_missing(mixed):
+    encoder = ColumnEncoder.learn(mixed, Choices())
+    plain = PlainColumns(encoder.blocks).fit_transform(encoder.encode(mixed).X)
+    n_date = len(encoder.feature_names) - (2 + 3 + 1 + 5)
+    assert plain.shape == (N_ROWS, 4 + n_date)
+    np.testing.assert_array_equal(np.isnan(plain[:, 0]), mixed["size"].is_null().to_numpy())
+    there = ~np.isnan(plain[:, 0])
+    # A number keeps its order.
+    assert np.corrcoef(plain[there, 0], mixed["size"].to_numpy()[there])[0, 1] > 0.999999
+    for column, name in ((1, "colour"), (3, "maker")):
+        codes, levels = plain[:, column].tolist(), mixed[name].fill_null("(missing)").to_list()
+        # One code for each level, missing ones included, and one level for each code.
+        assert len({*zip(codes, levels, strict=True)}) == len({*levels}) == len({*codes})
+    assert is_category(encoder.blocks) == [False, True, False, True] + [False] * n_date
+    # A category that the reference does not have is missing.
+    new = mixed[:3].with_columns(pl.lit("violet").alias("colour"))
+    assert np.isnan(PlainColumns(encoder.blocks).fit_transform(encoder.encode(new).X)[:, 1]).all()
+
+
+def test_numbers_alone_are_passed_on():
+    X = np.arange(6.0).reshape(3, 2)
+    assert PlainColumns((("numbers", 1), ("numbers", 1))).fit_transform(X) is X
+
+
+# --- rows of plain values: without a frame, the features have the bits that a frame gives, or there are none ----
+
+
+@pytest.fixture(scope="module")
+def quick_encoder() -> ColumnEncoder:
+    random = np.random.default_rng(3)
+    frame = pl.DataFrame(
+        {
+            "a": random.normal(size=60) * 1e3 + 7,
+            "colour": [*["red", "blue"] * 29, "green", "grey"],
+            "gaps": [None if number % 7 == 0 else number / 3 for number in range(60)],
+            "same": [5] * 60,
+        }
+    )
+    return ColumnEncoder.learn(frame, Choices()).with_records(frame)
+
+
+@pytest.fixture(scope="module")
+def encoder_of_numbers() -> ColumnEncoder:
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame({"a": rng.normal(3.0, 1e-3, size=50), "b": rng.integers(0, 9, size=50)})
+    return ColumnEncoder.learn(frame, Choices()).with_records(frame)
+
+
+NUMBERS = st.one_of(
+    st.floats(allow_nan=False), st.integers(), st.booleans(), st.none(), st.sampled_from(["7", "x", ""])
+)
+TEXTS = st.one_of(
+    st.sampled_from(["red", "blue", "green", "grey", "pink", " red", "NA", "nan"]),
+    # As any text, which Hypothesis would make by encoding every character there is.
+    st.text(st.characters(exclude_categories=["Cs"])),
+    st.integers(),
+)
+PLAIN_ROW = st.fixed_dictionaries(
+    {"a": NUMBERS, "colour": TEXTS, "gaps": NUMBERS}, optional={"same": NUMBERS, "other": TEXTS}
+)
+
+
+@given(rows=st.lists(PLAIN_ROW, min_size=1, max_size=4))
+def test_the_bits_are_those_of_a_frame_or_there_are_none(quick_encoder, rows):
+    quick = PlainRowEncoder(quick_encoder).encode(rows)
+    whole = quick_encoder.encode(frame_of_rows(rows, ["a", "gaps"], ["colour", "same"]))
+    if quick is None:
+        return
+    assert whole.bad_values == []
+    assert quick.X.tobytes() == whole.X.tobytes()
+    assert quick.marks.hits.tobytes() == whole.marks.hits.tobytes()
+    assert quick.marks.hits.shape == whole.marks.hits.shape
+    assert quick.marks.values.equals(whole.marks.values)
+    assert quick.n_missing.tolist() == whole.n_missing.tolist()
+    assert quick.n_unknown.tolist() == whole.n_unknown.tolist()
+
+
+@given(row=st.fixed_dictionaries({"a": NUMBERS, "b": NUMBERS}))
+def test_the_bits_of_a_row_of_numbers_are_those_of_a_frame(encoder_of_numbers, row):
+    quick = PlainRowEncoder(encoder_of_numbers).encode([row])  # a single row of numbers: without arrays
+    if quick is None:
+        assert any(type(value) not in (int, float) or not is_finite(value) for value in row.values())
+        return
+    whole = encoder_of_numbers.encode(frame_of_rows([row], ["a", "b"], []))
+    assert whole.bad_values == []
+    assert quick.X.tobytes() == whole.X.tobytes()
+    assert quick.X.shape == whole.X.shape
+
+
+def is_finite(value) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+GOOD = {"a": 1, "colour": "red", "gaps": 1}
+
+
+def test_numbers_and_known_categories_need_no_frame(quick_encoder):
+    found = PlainRowEncoder(quick_encoder).encode([GOOD, {"a": 2.5, "colour": "grey", "gaps": 0}])
+    assert found.X.shape == (2, len(quick_encoder.feature_names))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"a": value} for value in (None, "7", True, float("inf"), 10**400)),
+        *({"colour": value} for value in ("pink", 3)),
+        {"same": 6},
+    ],
+    ids=json.dumps,
+)
+def test_anything_else_needs_one(quick_encoder, change):
+    assert PlainRowEncoder(quick_encoder).encode([GOOD | change]) is None
+    assert PlainRowEncoder(quick_encoder).encode([{"a": 1, "colour": "red"}]) is None
+
+
+def test_a_value_does_not_depend_on_the_other_rows():
+    frame = frame_of_rows([{"a": 7, "b": 7}, {"a": 7.5, "b": "x"}, {"a": True, "b": 7.0}], ["a"], ["b"])
+    assert frame["a"].to_list() == [7.0, 7.5, 1.0]
+    assert frame["b"].to_list() == ["7", "x", "7.0"]
+
+
+# --- what the reference had -------------------------------------------------------------------------------------
+
+
+def test_records_survive_json_and_old_plans_have_none() -> None:
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame({"age": rng.uniform(18, 90, 300), "c": [1] * 300, "note": [None] * 300})
+    encoder = ColumnEncoder.learn(frame, Choices()).with_records(frame)
+    content = json.loads(json.dumps(encoder.to_json()))
+    assert ColumnEncoder.from_json(content) == encoder
+    assert encoder.constants.keys() == {"c", "note"}
+    old = ColumnEncoder.from_json([{key: part for key, part in each.items() if key != "reference"} for each in content])
+    assert old.marks == []
+    assert old.encode(frame).marks.hits.shape == (300, 0)
+    dropped = ColumnEncoder.learn(frame, Choices(drop=("c",))).with_records(frame)
+    assert "c" not in dropped.constants

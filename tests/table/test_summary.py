@@ -1,0 +1,291 @@
+"""What a table model tells of its columns: new values, categories, gaps; the same in every reading and after a save."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import accous
+from accous import Alerts
+from accous.cli import main
+from accous.diagnostics.coverage import NOTHING_FOUND
+from accous.diagnostics.drift import start_seasons
+from accous.diagnostics.trust import VERDICTS
+from accous.report import figures
+from accous.report.words import judge_in_words, report_source
+from accous.service.http import Metrics
+from accous.table.summary import summarize_table_model
+from tests.budgets import rest_slow
+from tests.cli.tables import fit_model
+
+
+def rows(seed: int, n_rows: int, **changes: Any) -> pl.DataFrame:
+    rng = np.random.default_rng(seed)
+    age = rng.uniform(18, 90, n_rows).round(1)
+    frame = pl.DataFrame(
+        {
+            "age": pl.Series(age).set(pl.Series(rng.random(n_rows) < 0.1), None),
+            "city": rng.choice(["Rome", "Oslo", "Bonn"], n_rows),
+            "c": np.ones(n_rows, dtype=np.int64),
+            "country": ["IT"] * n_rows,
+            "note": pl.Series([None] * n_rows, dtype=pl.String),
+        }
+    )
+    return frame.with_columns(pl.Series(name, values) for name, values in changes.items())
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    frame = rows(0, 600).with_columns(y=(pl.col("age").fill_null(50) > 50).cast(pl.Int64))
+    return fit_model(tmp_path_factory.mktemp("fitted"), frame, "--estimator", "linear", label="y")
+
+
+@pytest.fixture
+def model(fitted: Path) -> Any:
+    return accous.load(fitted)
+
+
+def played(model: Any, **changes: Any) -> Any:
+    for number in range(1, 61):
+        model.step(rows(number, 10, **{name: make(number) for name, make in changes.items()}))
+    return model
+
+
+# By column, what it has in each round, the kind of what is found, and the value or the share that is named.
+CHANGES = {
+    "constant number": ("c", lambda _: [2] * 10, "new values", "is 2 in all"),
+    "constant text": ("country", lambda number: [["FR", "ES"][number % 2]] * 10, "new values", "such as FR, in all"),
+    "empty column": ("note", lambda _: ["x"] * 5 + [None] * 5, "new values", "is x in 50.0%"),
+    "new category": ("city", lambda _: ["Rome"] * 8 + ["Lisbon"] * 2, "categories", "such as 'Lisbon', in 20.0%"),
+    "out of range": ("age", lambda _: [30.0, None] + [120.0] * 8, "outside", "80.0%"),
+    "more missing": ("age", lambda _: [30.0] * 6 + [None] * 4, "missing", "40.0%"),
+    "none missing": ("age", lambda _: [30.0] * 10, "missing", "0.0%"),
+}
+# Changes of different columns happen together; one column changes in one way at a time.
+TOGETHER = ["constant number", "constant text", "empty column", "new category", "out of range"]
+
+
+@pytest.fixture(scope="module")
+def all_changed(fitted: Path) -> Any:
+    return played(accous.load(fitted), **{CHANGES[name][0]: CHANGES[name][1] for name in TOGETHER})
+
+
+@pytest.mark.parametrize("name", rest_slow(CHANGES, len(TOGETHER) + 1))
+def test_a_change_is_named_and_has_one_event(fitted: Path, all_changed: Any, name: str) -> None:
+    column, make, kind, named = CHANGES[name]
+    model = all_changed if name in TOGETHER else played(accous.load(fitted), **{column: make})
+    (found,) = (each for each in model.coverage_.columns if each.kind == kind and each.column == column)
+    changed = {CHANGES[each][0] for each in TOGETHER} if name in TOGETHER else {column}
+    assert {each.column for each in model.coverage_.columns} == changed
+    assert named in found.sentence
+    events = [event for event in model.drift_events_ if event.kind == kind and column in event.features]
+    assert len(events) == 1
+
+
+def test_a_quiet_stream_and_frames_without_the_constant_columns_show_nothing(fitted: Path) -> None:
+    model, other = played(accous.load(fitted)), accous.load(fitted)
+    for number in range(1, 31):
+        other.step(rows(number, 10).drop("c", "country", "note"))
+    assert model.coverage_.columns == other.coverage_.columns == ()
+    assert [event for event in model.drift_events_ if event.kind != "shift"] == []
+    assert model.coverage_.share_outside < 0.15
+
+
+def test_a_saved_model_goes_on_with_the_same_marks(model: Any, fitted: Path, tmp_path: Path) -> None:
+    saved = accous.load(fitted)
+    for number in range(1, 61):
+        batch = rows(number, 10, c=[1 + number // 20] * 10, city=["Rome"] * 8 + ["Lisbon"] * 2)
+        for each in (model, saved):
+            each.step(batch)
+        if number % 7 == 0:
+            accous.save(saved, tmp_path / "other")
+            saved = accous.load(tmp_path / "other")
+        assert repr(saved.coverage_) == repr(model.coverage_)  # NaN does not equal NaN
+        assert saved.drift_events_ == model.drift_events_
+    assert {finding.column for finding in model.coverage_.columns} == {"c", "city"}
+
+
+def adapt(model: Any, folder: Path, stream: pl.DataFrame, ending: str = "csv") -> Any:
+    """The model after ``accous adapt`` has followed a stream in rounds of ten."""
+    accous.save(model, folder / "model")
+    path = folder / f"stream.{ending}"
+    {"csv": stream.write_csv, "jsonl": stream.write_ndjson, "parquet": stream.write_parquet}[ending](path)
+    arguments = ["adapt", folder / "model", path, "-o", folder / "out.csv", "--quiet", "--batch-size", 10]
+    assert main(list(map(str, arguments))) == 0
+    return accous.load(folder / "model")
+
+
+@pytest.mark.parametrize("ending", rest_slow(["csv", "jsonl", "parquet"]))
+def test_the_command_line_sees_what_steps_see(model: Any, tmp_path: Path, ending: str) -> None:
+    found = adapt(model, tmp_path, pl.concat([rows(number, 10, c=[2] * 10) for number in range(1, 61)]), ending)
+    by_step = played(model, c=lambda _: [2] * 10)
+    assert [(each.column, each.kind) for each in found.coverage_.columns] == [("c", "new values")]
+    assert repr(found.watch.to_plain()) == repr(by_step.watch.to_plain())
+    assert found.drift_events_ == by_step.drift_events_
+    state = summarize_table_model(found.snapshot())["state"]
+    assert state["findings"] == found.coverage_.sentences
+    assert 0.0 <= state["share_outside"] <= 0.2
+    assert 0.0 <= state["drift_strength"] <= 0.2
+
+
+def test_nested_values_of_a_column_that_is_only_watched_are_missing(model: Any, tmp_path: Path) -> None:
+    found = adapt(model, tmp_path, rows(1, 80).with_columns(c=pl.Series([[1, 2]] * 80)), "jsonl")
+    assert [(each.column, each.kind) for each in found.coverage_.columns] == [("c", "missing")]
+
+
+def test_alerts_the_summary_and_the_log_see_what_the_table_sees(model: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="accous")
+    played(model, country=lambda _: ["FR"] * 10)
+    # The classifier does not read the column, which was constant.
+    assert model.trust_.inputs.answer == "no" != model.model.trust_.inputs.answer
+    conditions = ["inputs == 'no'", f"verdict == {model.trust_.verdict!r}", "drift within 60"]
+    assert not Alerts(conditions).check(model.model)
+    found = {alert.alert: alert.value for alert in Alerts(conditions).check(model)}
+    last = model.drift_events_[-1].round
+    assert found == dict(zip(conditions, ("no", model.trust_.verdict, last), strict=True))
+    assert summarize_table_model(model.snapshot())["state"]["last_drift_round"] == last
+    (onset,) = (event.round for event in model.drift_events_ if event.features == ("country",))
+    (message,) = (record.getMessage() for record in caplog.records if record.levelname == "INFO")
+    assert message.startswith(f"Round {onset}: ")
+
+
+def test_a_seasonal_change_raises_no_alert(model: Any) -> None:
+    played(model, age=lambda _: [85.0] * 10)
+    rounds = tuple(event.round for event in model.model.drift_events_)
+    model.watch = replace(model.watch, columns=NOTHING_FOUND)
+    assert [alert.value for alert in Alerts("drift within 60").check(model)] == [rounds[-1]]
+    model.seasons = replace(start_seasons(model.model.n_features_in_), seasonal=rounds)
+    assert {event.kind for event in model.model.drift_events_} == {"shift"}
+    assert Alerts("drift within 60").check(model) == []
+    assert summarize_table_model(model.snapshot())["state"]["last_drift_round"] == 0
+
+
+# --- a table's own findings decide in every reading: the answers, the estimate and what labels say --------------
+
+
+def orders(n_rows: int, seed: int, category: str | None = None) -> pl.DataFrame:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n_rows, 6))
+    plan = rng.choice(["basic", "family", "pro"], n_rows) if category is None else np.full(n_rows, category)
+    numbers = {f"x{number}": x[:, number] for number in range(6)}
+    return pl.DataFrame(numbers | {"plan": plan, "y": 2.0 * x[:, 0] + rng.normal(scale=0.5, size=n_rows)})
+
+
+def fit_orders(folder: Path, **columns: Any) -> Any:
+    frame = orders(400, 0).with_columns(**columns)
+    return accous.load(fit_model(folder, frame, "--unordered", "--estimator", "linear", label="y"))
+
+
+@pytest.fixture(scope="module")
+def regression(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of numbers, half of whose recent rows have a category that the reference does not have."""
+    folder = tmp_path_factory.mktemp("coverage")
+    model, rng = fit_orders(folder), np.random.default_rng(1)
+    for seed in range(30):
+        is_new = pl.Series(rng.random(10) < 0.5)
+        model.step(orders(10, 2 + seed).with_columns(plan=pl.when(is_new).then(pl.lit("student")).otherwise("plan")))
+    accous.save(model, folder / "played")
+    return folder / "played"
+
+
+@pytest.fixture
+def numbers(regression: Path) -> Any:
+    return accous.load(regression)
+
+
+def follow(model: Any, category: str, n_rounds: int = 60) -> None:
+    for seed in range(n_rounds):
+        model.step(orders(10, 200 + seed, category))
+
+
+def advice_of(model: Any) -> str:
+    return " ".join(judge_in_words(report_source(model.snapshot(), "model")).advice)
+
+
+def test_a_new_category_in_many_rows_is_not_covered_in_any_reading(numbers: Any) -> None:
+    assert numbers.trust_.inputs.answer == "no"
+    assert "'student'" in numbers.trust_.inputs.sentence
+    assert numbers.model.risk_.is_covered  # the features alone do not show it
+    assert not numbers.risk_.is_covered
+    assert "accous fit" in advice_of(numbers)
+    assert "(accous extend)" not in advice_of(numbers)  # which does not teach categories
+    later = orders(200, 99, "student").with_columns(pl.col("y") + 50.0)
+    found = numbers.observe(later).measured_
+    assert (found.is_covered, found.concept_changed) == (False, "not known")
+    assert np.isnan(found.estimated)
+
+
+def test_categories_that_have_joined_are_not_new_and_others_are(numbers: Any, tmp_path: Path) -> None:
+    numbers.extend(orders(100, 100, "student"))
+    # What joined is still counted as unknown to the model.
+    assert int(numbers.prepare(orders(10, 0, "student")).n_unknown.sum()) == 10
+    assert numbers.coverage_.columns == ()
+    follow(numbers, "student")
+    assert numbers.coverage_.columns == ()
+    accous.save(numbers, tmp_path / "model")
+    model = accous.load(tmp_path / "model")
+    assert model.encoder.joined_categories == {"plan": ("student",)}
+    follow(model, "martian")
+    assert model.trust_.inputs.answer == "no"
+    (found,) = model.coverage_.columns
+    assert (found.column, found.kind) == ("plan", "categories")
+    assert "'martian'" in found.sentence
+    assert not model.risk_.is_covered
+
+
+def test_of_several_new_categories_the_rows_so_far_stay_new(numbers: Any) -> None:
+    follow(numbers, "martian", 20)
+    numbers.extend(orders(100, 100, "student"))
+    assert [each.kind for each in numbers.coverage_.columns] == ["categories"]
+
+
+def test_many_categories_that_occur_once_do_not_hide_a_new_one(tmp_path: Path) -> None:
+    number = pl.int_range(pl.len())
+    model = fit_orders(tmp_path, plan=pl.when(number < 30).then(pl.format("u{}", number)).otherwise("plan"))
+    follow(model, "martian", 40)
+    assert model.trust_.inputs.answer == "no"
+    # Also in the history, of which the classifier knows nothing.
+    assert model.trust_.verdict == "no overlap" != model.model.trust_.verdict
+    assert np.nanmax(model.history.column("verdict")) == VERDICTS.index("no overlap")
+
+
+def test_columns_to_drop_and_columns_to_fit_again_are_named(tmp_path: Path) -> None:
+    months = pl.Series(["Feb", "Mar", "May", "Jun"] * 100)
+    model = fit_orders(tmp_path, Month=months, fee=pl.lit(1.0))
+    same = orders(200, 1).drop("y").with_columns(Month=pl.lit("Feb"), fee=pl.lit(1.0))
+    model.step(same)
+    assert "'fee'" not in advice_of(model)
+    model.step(same.with_columns(Month=pl.lit("Dec"), fee=pl.lit(2.5)))
+    month, fee = sorted(model.coverage_.columns, key=lambda found: found.column)
+    assert (month.column, fee.column) == ("Month", "fee")
+    assert "'Dec'" in month.sentence
+    assert "--drop Month" in month.sentence
+    assert "'fee'" in advice_of(model)
+
+
+def test_metrics_leave_out_what_labels_measured_of_an_earlier_model(numbers: Any) -> None:
+    def shown() -> str:
+        metrics = Metrics()
+        metrics.take_state(summarize_table_model(numbers.snapshot())["state"], 0)
+        lines = metrics.exposition().decode().splitlines()
+        return next(line for line in lines if 'measured_error{bound="value"}' in line).rpartition(" ")[2]
+
+    numbers.observe(orders(200, 99))
+    assert float(shown()) == pytest.approx(numbers.measured_.error)
+    numbers.extend(orders(100, 100))
+    assert shown() == "NaN"
+
+
+def test_the_chart_has_no_line_of_numbers_where_the_reference_has_no_rows(
+    numbers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "is_telling", lambda *_: True)  # however narrow the interval is
+    subject = report_source(numbers.snapshot(), "model")
+    is_out = subject.history.column("verdict") == VERDICTS.index("no overlap")
+    line = next(one for one in figures.error_figure(subject)["series"] if one["kind"] == "line")
+    assert is_out.sum() > 5
+    assert line["known"].count(False) >= is_out.sum()
