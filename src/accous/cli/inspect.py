@@ -104,22 +104,23 @@ def _summary(model: Path, estimator: str | None) -> dict[str, Any]:
 
 
 def _print(summary: dict[str, Any], *, is_brief: bool) -> None:
+    from rich.console import Group
     from rich.table import Table
-    from rich.text import Text
 
     console = results_console()
     table = Table(show_header=False, title="State")
     for name, value in _lines(summary["state"]):
-        table.add_row(name, Text(value))
+        # Only lines that are ours are lines.
+        table.add_row(name, value if isinstance(value, str) else Group(*value))
     console.print(table)
     if not is_brief:
         console.print(columns_table(summary["columns"]))
 
 
-def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
+def _lines(record: dict[str, Any]) -> list[tuple[str, str | list[str]]]:
     joined = record["joined_rows"]
     later = f" after {joined:,} joined" if joined else ""
-    lines = [
+    lines: list[tuple[str, str | list[str]]] = [
         (
             "reference",
             f"{record['reference']}, {count(record['reference_rows'], 'row')}{later}, label {record['label']}",
@@ -143,7 +144,7 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
         ("rows beyond the ratio's bound", f"{record['out_of_reference_rows']:,} so far"),
     ]
     if record["findings"]:
-        lines.append(("not known to the reference", "\n".join(record["findings"])))
+        lines.append(("not known to the reference", record["findings"]))
     if record["regimes"]:
         lines.append(("regimes", _regimes(record["regimes"])))
     if record["weight_of_interval_length"]:
