@@ -15,7 +15,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from accous.exceptions import CheckpointError
-from accous.text import printable
+from accous.text import count, import_extra, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,6 +35,7 @@ __all__ = [
     "print_backtest",
     "remarks_console",
     "require_folder",
+    "require_no_batches_left",
     "results_console",
     "say",
     "stop_on_signals",
@@ -281,7 +282,28 @@ def locked_model(folder: Path, name: str) -> Iterator[None]:
 
     require_folder(folder)
     with plain_permissions(folder), exclusive_lock(folder, name):
+        require_no_batches_left(folder)
         yield
+
+
+def require_no_batches_left(folder: Path) -> None:
+    """Raise a CheckpointError if a service has acknowledged batches that the saved model does not contain.
+
+    The service learns from them when it starts again: whatever a command did before would come in their place.
+    """
+    log = folder / "service" / "batches.log"
+    if not log.is_file():
+        return
+    counting = import_extra("accous.service.log", f"The log of accous serve in {folder}")
+    from accous.table.model import read_log_position
+
+    position, (name, n_records) = read_log_position(folder), counting.count_records(log)
+    if position is not None and position.log == name and n_records > position.n_records:
+        batches = count(n_records - position.n_records, "batch", "batches")
+        raise CheckpointError(
+            f"accous serve has accepted {batches} that the model in {folder} does not contain yet: start accous serve "
+            "once, which learns from them, and stop it, then run the command again"
+        )
 
 
 @contextmanager
