@@ -105,6 +105,22 @@ LOGGER = logging.getLogger("accous")
 LOGGER.addHandler(logging.NullHandler())
 
 
+# --- Texts of others on a terminal
+
+
+def printable(text: str) -> str:
+    r"""Return a text without characters that a terminal obeys or that reorder what stands beside them.
+
+    Names of columns and labels come from files that anybody may have written.
+
+    Examples
+    --------
+    >>> printable("age\x1b[2J"), printable("grün")
+    ('age\\x1b[2J', 'grün')
+    """
+    return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
 # --- Numbers with their nouns in sentences
 
 

@@ -14,12 +14,12 @@ from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.checkpoint.files import StoredFile, open_checked, write_atomically
+from accous.checkpoint.files import StoredFile, expecting_own_content, open_checked, write_atomically
 from accous.exceptions import CheckpointError
 
 # --- Write nested dicts of arrays, numbers and strings to one .npz file, and read them back, without pickle
@@ -46,13 +46,9 @@ def write_plain(stream: Any, plain: dict[str, Any]) -> None:
 
 def read_plain(file: BinaryIO) -> dict[str, Any]:
     """Read what ``write_plain`` wrote."""
-    try:
+    with expecting_own_content(Path(file.name)):
         arrays = read_arrays(file)
         plain: dict[str, Any] = from_json(json.loads(arrays[_SKELETON].tobytes()), arrays)
-    except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-        raise CheckpointError(
-            f"{file.name} does not hold what accous writes ({error}): restore the folder from a copy."
-        ) from error
     return plain
 
 
@@ -268,17 +264,27 @@ def write_arrays(stream: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
 def read_arrays(file: BinaryIO) -> dict[str, NDArray[Any]]:
     """Return the arrays by their names, with the bits, the types and the memory order that they were written with.
 
+    What a file says of its arrays is compared with its length before memory is taken for them.
+
     Raises
     ------
     ValueError, EOFError, zipfile.BadZipFile
         If the file holds anything else.
     """
+    size = file.seek(0, io.SEEK_END)
     with zipfile.ZipFile(file) as archive:
-        return {info.filename.removesuffix(".npy"): _read_member(archive, info, file) for info in archive.infolist()}
+        infos = archive.infolist()
+        if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
+            raise ValueError("an array is compressed")
+        if sum(info.file_size for info in infos) > size:
+            raise ValueError("its arrays are longer than the file")
+        return {info.filename.removesuffix(".npy"): _read_member(archive, info, file, size) for info in infos}
 
 
-def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: BinaryIO) -> NDArray[Any]:
+def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: BinaryIO, size: int) -> NDArray[Any]:
     if info.file_size > _MOST_BYTES_AT_ONCE:
+        with archive.open(info) as member:
+            _require_length(member, info.file_size, size)
         with archive.open(info) as member:
             return np.lib.format.read_array(member, allow_pickle=False)
     content = _read_stored(info, file) or archive.read(info)
@@ -290,7 +296,18 @@ def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: BinaryIO
             array = np.frombuffer(content, dtype, offset=start).copy()
             return array.reshape(shape, order="F" if is_fortran else "C")
     # Anything unusual, and whatever must be refused.
+    _require_length(io.BytesIO(content), len(content), size)
     return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+
+
+def _require_length(member: IO[bytes], n_member: int, n_file: int) -> None:
+    """Raise a ValueError unless an array fills its member, or is empty without a side that is longer than the file."""
+    version = np.lib.format.read_magic(member)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(member)
+    n_bytes, n_left = math.prod(shape) * dtype.itemsize, n_member - member.tell()
+    if dtype.hasobject or n_bytes != n_left or not all(0 <= side <= n_file for side in shape):
+        raise ValueError(f"an array of shape {shape} does not fit its {n_left} bytes")
 
 
 def _read_stored(info: zipfile.ZipInfo, file: BinaryIO) -> bytes | None:

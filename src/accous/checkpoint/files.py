@@ -14,9 +14,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, BinaryIO, TypeVar
 
-from accous.exceptions import CheckpointError, LockedError
+from accous.exceptions import AccousError, CheckpointError, LockedError
 
 # --- Files that are written completely or not at all, and read only if their checksum matches
 
@@ -109,7 +110,10 @@ def open_checked(folder: Path, stored: StoredFile) -> Iterator[BinaryIO]:
     FileNotFoundError
         If the file is gone, for example because another process has just saved.
     """
-    with (folder / stored.name).open("rb") as file:
+    path = folder / stored.name
+    if path.exists() and not path.is_file():
+        raise CheckpointError(f"{path} is no plain file: restore the folder from a copy.")
+    with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size < stored.size:
             raise CheckpointError(
@@ -122,6 +126,55 @@ def open_checked(folder: Path, stored: StoredFile) -> Iterator[BinaryIO]:
             )
         file.seek(0)
         yield file
+
+
+def open_to_write(path: Path, flags: int) -> int:
+    """Open a file of a model's folder for writing, and return its descriptor.
+
+    Somebody else may have made the folder: a link in it, of either kind, may lead to any file of the user's.
+
+    Parameters
+    ----------
+    path : Path
+    flags : int
+        As for `os.open`.
+
+    Raises
+    ------
+    CheckpointError
+        If the file is a link or no plain file.
+    OSError
+        If it cannot be opened.
+    """
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
+        flags |= getattr(os, name, 0)
+    try:
+        # Not every system knows O_NOFOLLOW.
+        if not path.is_symlink():
+            descriptor = os.open(path, flags, 0o666)
+            found = os.fstat(descriptor)
+            if S_ISREG(found.st_mode) and found.st_nlink <= 1:
+                return descriptor
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+    raise CheckpointError(
+        f"{path} is a link or no plain file, and accous writes through none: remove it, then run the command again."
+    )
+
+
+@contextmanager
+def expecting_own_content(folder: Path) -> Iterator[None]:
+    """Turn what goes wrong with content that has the right checksums, and that accous did not write, into one error."""
+    try:
+        yield
+    except (AccousError, OSError):
+        raise
+    except Exception as error:
+        raise CheckpointError(
+            f"{folder} does not hold what accous writes ({type(error).__name__}: {error}): restore it from a copy."
+        ) from error
 
 
 def is_data_file(name: str) -> bool:
@@ -197,7 +250,7 @@ def exclusive_lock(path: Path, what: str) -> Iterator[None]:
         If the folder is missing or you cannot write to it.
     """
     file = path / LOCK_NAME
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+    descriptor = open_to_write(file, os.O_RDWR | os.O_CREAT)
     try:
         try:
             _lock(descriptor)
@@ -334,18 +387,18 @@ def read_manifest(folder: Path) -> Manifest:
             f"{folder} was written by a newer accous (format {format_version}); this one reads up to {_VERSION}: "
             "upgrade accous."
         )
-    if content.pop("checksum", None) != _checksum(content):
-        raise CheckpointError(
-            f"{path} was changed since it was saved (its checksum does not match): restore the folder from a copy."
-        )
     try:
+        if content.pop("checksum", None) != _checksum(content):
+            raise CheckpointError(
+                f"{path} was changed since it was saved (its checksum does not match): restore the folder from a copy."
+            )
         files = {name: StoredFile(**content[name]) for name in ("reference", "state")}
         if not all(is_data_file(stored.name) for stored in files.values()):
             raise ValueError("a file name that accous does not use")
         return Manifest(
             content["model"], files["reference"], files["state"], content["attached"], content.get("summary")
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, RecursionError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is incomplete ({error}): restore the folder from a copy.") from error
 
 

@@ -32,6 +32,7 @@ from accous.checkpoint.files import (
     MANIFEST_NAME,
     Manifest,
     StoredFile,
+    expecting_own_content,
     has_attached,
     is_data_file,
     is_manifest_of_ours,
@@ -445,16 +446,12 @@ def load_with(
         return manifest, read_data(folder, manifest.reference), state
 
     manifest, fixed, state = read_consistently(folder, read)
-    try:
+    with expecting_own_content(folder):
         if estimator is None:
             estimator = find_estimator(manifest.attached)
         foreign = {"estimator": estimator, "feature_map": feature_map, "ratio": ratio, "candidates": candidates}
         require_foreign(foreign_objects(manifest.model), foreign)
-    except (AttributeError, KeyError, TypeError) as error:
-        raise CheckpointError(
-            f"{folder} does not hold what accous writes ({type(error).__name__}: {error}): restore it from a copy."
-        ) from error
-    model = restore(manifest.model, foreign, fixed, state)
+        model = restore(manifest.model, foreign, fixed, state)
     _remember(model, manifest.reference)
     return model, manifest.attached, state.get("progress")
 

@@ -24,6 +24,7 @@ from accous.table.options import (
     LabelsOptions,
     PredictOptions,
 )
+from accous.text import printable
 
 __all__ = ["COMMANDS", "app", "main", "make_app"]
 
@@ -133,7 +134,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _fail(message: str, exit_code: int) -> int:
     # One line, without characters that a terminal obeys: messages of libraries and names in files have both.
-    words = " ".join(message.split())
-    message = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in words).rstrip(".")
+    message = printable(" ".join(message.split())).rstrip(".")
     typer.echo(f"accous: {message}" + ("" if message.endswith("?") else "."), err=True)
     return exit_code

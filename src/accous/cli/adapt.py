@@ -68,7 +68,7 @@ def _run(options: AdaptOptions, remarks: Console) -> int:
     job = AdaptJob(options)
     compile_with_notice(remarks)
     if not job.begin():
-        remarks.print(f"Nothing to do: {options.output} is finished. New rows need another output file.", markup=False)
+        remarks.print(f"Nothing to do: {options.output} is finished. New rows need another output file.")
         if options.as_json:
             typer.echo(json.dumps(summarize_run(job.table_model.snapshot()), indent=2))
         return 0
@@ -124,9 +124,9 @@ def _first_remarks(job: AdaptJob) -> Iterator[str]:
 def _remark_on_nothing(job: AdaptJob, remarks: Console) -> None:
     """Say why no row was predicted, unless bad rows tell it."""
     if job.n_rows_before:
-        remarks.print(f"Nothing new in {job.table.name}.", markup=False)
+        remarks.print(f"Nothing new in {job.table.name}.")
     elif not job.record.n_rejected:
-        remarks.print(f"{job.table.name} has no rows: nothing was predicted.", markup=False)
+        remarks.print(f"{job.table.name} has no rows: nothing was predicted.")
 
 
 def _scale(job: AdaptJob) -> LossScale:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -36,7 +35,7 @@ def backtest(options: BacktestOptions) -> int:
     The first 40, 60 and 80% of the rows serve as the reference in turn, the others as a stream whose labels are known.
     """
     if options.plot is not None:
-        _require_picture(options.plot, may_replace=options.force)
+        _require_picture(options)
     from accous.table.fit import FitJob
 
     remarks = remarks_console(quiet=options.quiet)
@@ -64,12 +63,17 @@ def backtest(options: BacktestOptions) -> int:
     return 0
 
 
-def _require_picture(plot: Path, *, may_replace: bool) -> None:
+def _require_picture(options: BacktestOptions) -> None:
     """Check the name of the picture before the replay, which may take minutes."""
+    from accous.table.runs import require_separate_files
+
+    plot = options.plot
+    assert plot is not None
     if plot.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ParameterError(f"--plot must end in .png, .svg or .pdf, got {str(plot)!r}.")
-    if plot.exists() and not may_replace:
+    if plot.exists() and not options.force:
         raise DataError(f"{plot} already exists: give another name, or use --force to replace it.")
+    require_separate_files({"REFERENCE": options.reference}, {"--plot": str(plot)}, label=options.label)
 
 
 def _records(found: Backtest) -> list[dict[str, float | None]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from accous.cli.options import compile_with_notice, locked_model, print_backtest, remarks_console, say
+from accous.cli.options import compile_with_notice, locked_model, print_backtest, remarks_console, results_console, say
 from accous.table.options import ExtendOptions
 from accous.text import count
 
@@ -99,7 +99,7 @@ def _print(job: ExtendJob, joined: RowsJoined) -> None:
     text += f"; it has {count(len(model.task_), 'row')} now."
     if joined.new_classes:
         text += f" New classes: {', '.join(joined.new_classes)}."
-    typer.echo(text)
+    say(results_console(), text)
     is_ordered = model.verification_.order is not None
     reason = model.unverified_ or ("" if is_ordered else "The reference has no order in time.")
     print_backtest(model.backtest_, reason, is_ordered=is_ordered)

@@ -120,7 +120,6 @@ def _remark_on_bad_rows(job: FitJob, remarks: Console) -> None:
     first = bad_rows[0]
     remarks.print(
         f"{count(len(bad_rows), 'bad row')} set aside{where}; the first: {job.unit} {first.line}, {first.reason}.",
-        markup=False,
     )
 
 
@@ -195,9 +194,7 @@ def _print_reference(reference: ReferenceTable, settings: dict[str, Any]) -> Non
     classes = sorted(Counter(reference.y.tolist()).items())
     shares = ", ".join(f"{label} {n_of_class / n_rows:.1%}" for label, n_of_class in classes[:8])
     more = f" and {len(classes) - 8} more" if len(classes) > 8 else ""
-    console.print(
-        f"{count(n_rows, 'row')}, {count(n_features, 'feature')}, {len(classes)} classes: {shares}{more}.", markup=False
-    )
+    console.print(f"{count(n_rows, 'row')}, {count(n_features, 'feature')}, {len(classes)} classes: {shares}{more}.")
     _print_score(reference, settings, "most frequent class", console)
 
 
@@ -206,7 +203,6 @@ def _print_numbers(reference: ReferenceTable, settings: dict[str, Any], console:
     low, median, high = (f"{each:.4g}" for each in _ends(reference))
     console.print(
         f"{count(len(y), 'row')}, {count(n_features, 'feature')}, numbers from {low} to {high}, median {median}.",
-        markup=False,
     )
     _print_score(reference, settings, "median", console)
 

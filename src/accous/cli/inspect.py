@@ -15,6 +15,7 @@ from accous.table.options import AsJson, ModelFolder, NamedEstimator, Quiet
 from accous.text import count
 
 if TYPE_CHECKING:
+    from accous.diagnostics.alerts import Condition
     from accous.diagnostics.messages import LossScale
 
 __all__ = ["EXAMPLES", "inspect"]
@@ -65,13 +66,19 @@ def inspect(
     With `--fail-if`, print one line of JSON for each condition that holds instead, and end with exit code 3 if there is
     one. You can give the option several times.
     """
+    from accous.checkpoint.files import expecting_own_content
     from accous.diagnostics.alerts import parse_condition
 
     for text in fail_if or []:
         if _SINGLE_EQUAL.search(text):
             raise ParameterError(f"--fail-if {text!r}: a single = compares nothing, use ==.")
     conditions = [parse_condition(text) for text in fail_if or []]
-    summary = _summary(model, estimator)
+    with expecting_own_content(model):
+        return _show(_summary(model, estimator), conditions, model, quiet=quiet, as_json=as_json)
+
+
+def _show(summary: dict[str, Any], conditions: list[Condition], model: Path, *, quiet: bool, as_json: bool) -> int:
+    """Print a summary, or which conditions hold, and return the exit code."""
     state = summary["state"]
     alerts = [condition.alert(state) for condition in conditions if condition.check(state)]
     found = [{"alert": each.alert, "value": each.value, "model": str(model)} | each.to_json() for each in alerts]
@@ -104,22 +111,23 @@ def _summary(model: Path, estimator: str | None) -> dict[str, Any]:
 
 
 def _print(summary: dict[str, Any], *, is_brief: bool) -> None:
+    from rich.console import Group
     from rich.table import Table
-    from rich.text import Text
 
     console = results_console()
     table = Table(show_header=False, title="State")
     for name, value in _lines(summary["state"]):
-        table.add_row(name, Text(value))
+        # Only lines that are ours are lines.
+        table.add_row(name, value if isinstance(value, str) else Group(*value))
     console.print(table)
     if not is_brief:
         console.print(columns_table(summary["columns"]))
 
 
-def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
+def _lines(record: dict[str, Any]) -> list[tuple[str, str | list[str]]]:
     joined = record["joined_rows"]
     later = f" after {joined:,} joined" if joined else ""
-    lines = [
+    lines: list[tuple[str, str | list[str]]] = [
         (
             "reference",
             f"{record['reference']}, {count(record['reference_rows'], 'row')}{later}, label {record['label']}",
@@ -143,7 +151,7 @@ def _lines(record: dict[str, Any]) -> list[tuple[str, str]]:
         ("rows beyond the ratio's bound", f"{record['out_of_reference_rows']:,} so far"),
     ]
     if record["findings"]:
-        lines.append(("not known to the reference", "\n".join(record["findings"])))
+        lines.append(("not known to the reference", record["findings"]))
     if record["regimes"]:
         lines.append(("regimes", _regimes(record["regimes"])))
     if record["weight_of_interval_length"]:

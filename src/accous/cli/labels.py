@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from accous.cli.options import locked_model, remarks_console, say
+from accous.cli.options import locked_model, remarks_console, results_console, say
 from accous.table.options import LabelsOptions
 from accous.text import count
 
@@ -48,10 +48,9 @@ def labels(options: LabelsOptions) -> int:
     if options.as_json:
         typer.echo(json.dumps(job.summary(counted), indent=2, allow_nan=False))
     elif measured is None:
-        typer.echo("Nothing is measured yet: no label is about a prediction of the present model.")
+        say(results_console(), "Nothing is measured yet: no label is about a prediction of the present model.")
     else:
-        for line in filter(None, [*_lines(measured), measured.intervals.sentence]):
-            typer.echo(line)
+        say(results_console(), *filter(None, [*_lines(measured), measured.intervals.sentence]))
     return 0
 
 

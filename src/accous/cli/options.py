@@ -9,11 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from accous.exceptions import CheckpointError
+from accous.text import count, import_extra, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,6 +35,7 @@ __all__ = [
     "print_backtest",
     "remarks_console",
     "require_folder",
+    "require_no_batches_left",
     "results_console",
     "say",
     "stop_on_signals",
@@ -64,36 +67,46 @@ def command(options: type[_Options], run: Callable[[_Options], int]) -> Callable
 # --- What is printed
 
 
+@cache
+def _console_class() -> type[Console]:
+    from rich.console import Console
+    from rich.text import Text
+
+    class PlainConsole(Console):
+        """Shows each text on a line of its own as it is: nothing in it is markup, and no terminal obeys it."""
+
+        def render_str(self, text: str, **shown: Any) -> Text:
+            style, justify, overflow = shown.get("style") or "", shown.get("justify"), shown.get("overflow")
+            return Text(printable(text), style, justify=justify, overflow=overflow)
+
+    return PlainConsole
+
+
 def remarks_console(*, quiet: bool) -> Console:
     """Console for remarks and progress, on stderr: results alone go to stdout."""
-    from rich.console import Console
-
-    return Console(stderr=True, quiet=quiet, highlight=False)
+    return _console_class()(stderr=True, quiet=quiet)
 
 
 def results_console() -> Console:
     """Console for results."""
-    from rich.console import Console
-
-    return Console(highlight=False)
+    return _console_class()()
 
 
 def say(console: Console, *texts: str) -> None:
     """Print texts as they are, each on a line of its own."""
     for text in texts:
-        console.print(text, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
 
 
 def columns_table(lines: Sequence[Sequence[str]]) -> Table:
     """Return the table of what is done with each column, from the lines of ``shown_lines``."""
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(title="What is done with each column")
     for heading in ("column", "read as", "features", "what is done"):
         table.add_column(heading, justify="right" if heading == "features" else "left")
     for column, kind, n_features, what in lines:
-        table.add_row(Text(column), kind, n_features, Text(what))
+        table.add_row(column, kind, n_features, what)
     return table
 
 
@@ -269,7 +282,28 @@ def locked_model(folder: Path, name: str) -> Iterator[None]:
 
     require_folder(folder)
     with plain_permissions(folder), exclusive_lock(folder, name):
+        require_no_batches_left(folder)
         yield
+
+
+def require_no_batches_left(folder: Path) -> None:
+    """Raise a CheckpointError if a service has acknowledged batches that the saved model does not contain.
+
+    The service learns from them when it starts again: whatever a command did before would come in their place.
+    """
+    log = folder / "service" / "batches.log"
+    if not log.is_file():
+        return
+    counting = import_extra("accous.service.log", f"The log of accous serve in {folder}")
+    from accous.table.model import read_log_position
+
+    position, (name, n_records) = read_log_position(folder), counting.count_records(log)
+    if position is not None and position.log == name and n_records > position.n_records:
+        batches = count(n_records - position.n_records, "batch", "batches")
+        raise CheckpointError(
+            f"accous serve has accepted {batches} that the model in {folder} does not contain yet: start accous serve "
+            "once, which learns from them, and stop it, then run the command again"
+        )
 
 
 @contextmanager

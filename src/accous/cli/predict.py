@@ -12,6 +12,7 @@ from accous.cli.options import (
     give_up_stdout,
     remarks_console,
     require_folder,
+    require_no_batches_left,
     results_console,
     say,
     stop_on_signals,
@@ -44,6 +45,7 @@ def predict(options: PredictOptions) -> int:
     the last round that the model has learned from, the predicted class, the probability of each class, and the ratio.
     """
     require_folder(options.model)
+    require_no_batches_left(options.model)
     from accous.table.adapt import PredictJob
 
     remarks = remarks_console(quiet=options.quiet)

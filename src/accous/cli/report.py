@@ -37,7 +37,9 @@ def report(
     from accous.report.page import render_page
     from accous.report.words import judge_in_words, report_source
     from accous.table.model import load_table_model
+    from accous.table.runs import require_separate_files
 
+    require_separate_files({}, {"--output": str(output)}, model)
     remarks = remarks_console(quiet=quiet)
     with remarks.status("Writing the report"):
         source = report_source(load_table_model(model, estimator).snapshot(), str(model))

@@ -557,7 +557,9 @@ class KeyRounds:
             if point @ point > (_OUTSIDE * self._settings.radius) ** 2:
                 matrix = np.empty((1, d, d))
                 matrix[0, rows, columns] = matrix[0, columns, rows] = stack.triangles[key, learner]
-                stack.coefs[key, learner] = project_onto_ball(point[None], matrix, self._settings.radius)[0][0]
+                # A state that somebody else wrote may hold a matrix that is not positive; its theta is then no number.
+                with np.errstate(all="ignore"):
+                    stack.coefs[key, learner] = project_onto_ball(point[None], matrix, self._settings.radius)[0][0]
 
 
 def count_learners(this_round: int, min_interval: int) -> int:
@@ -575,7 +577,7 @@ def count_learners(this_round: int, min_interval: int) -> int:
 # --- The look back of a key's pool, every 16 rounds: remember what has settled, hold back what is not supported
 
 
-_MOST_VISITS = 4  # of a slot: a change is recalled for three looks, so no earlier ones are asked for
+MOST_VISITS = 4  # of a slot: a change is recalled for three looks, so no earlier ones are asked for
 
 
 def slots_of(stack: KeyStack, key: int) -> Slots:
@@ -672,5 +674,5 @@ def _last_visits(slots: Slots) -> np.ndarray[tuple[int, int], np.dtype[np.int64]
     visits = slots.visits
     is_kept = np.zeros(len(visits), dtype=np.bool_)
     for slot in range(len(slots.use)):
-        is_kept[np.flatnonzero(visits[:, 0] == slot)[-_MOST_VISITS:]] = True
+        is_kept[np.flatnonzero(visits[:, 0] == slot)[-MOST_VISITS:]] = True
     return visits[is_kept]

@@ -24,10 +24,10 @@ SMALLEST_CHANGE = 0.2
 # A change is over when its size has varied by at most _RESTING_RANGE over _RESTING_LOOKS looks.
 _RESTING_LOOKS = 4
 _RESTING_RANGE = 0.1
-_MOST_LOOKS = 32
+MOST_LOOKS = 32
 _LOOKS_TO_RECALL = 3
 _NEARLY_ALL = 0.9
-LONGEST_SHIFT = _MOST_LOOKS * ROUNDS_BETWEEN_LOOKS
+LONGEST_SHIFT = MOST_LOOKS * ROUNDS_BETWEEN_LOOKS
 """Rounds after which a change is over even if the weights still move."""
 
 
@@ -137,7 +137,7 @@ class DriftLog:
             now = replace(now, seen=recall(now.round))
         recent = sizes[-_RESTING_LOOKS:]
         is_resting = len(sizes) > _RESTING_LOOKS and max(recent) - min(recent) <= _RESTING_RANGE
-        if not is_resting and len(sizes) < _MOST_LOOKS:
+        if not is_resting and len(sizes) < MOST_LOOKS:
             return DriftLog(smoothed, self.settled_coef, (*self.events[:-1], now), sizes, settled)
         n_looks = next(number for number, one in enumerate(sizes) if one >= _NEARLY_ALL * size)
         event = replace(now, size=size, features=name(change), rounds_to_adapt=n_looks * ROUNDS_BETWEEN_LOOKS)

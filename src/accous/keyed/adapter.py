@@ -28,7 +28,7 @@ from accous.keyed.rounds import (
     update_fits,
 )
 from accous.keyed.shared import KeyEvent, Predictions, SharedModel, read_keys, read_numbers, read_times
-from accous.keyed.state import StateFormat
+from accous.keyed.state import StateFormat, impossible_state
 from accous.validation import read_rows, select_columns
 
 # --- The rounds of some keys in one call: read the states, play the rounds wave by wave, write the states
@@ -178,6 +178,9 @@ class KeyRunner:
         features, is_long = shared.ratio.features_.transform_each(X)
         step_sizes = np.array([shared.ratio.step_size_for(n) for n in (starts[1:] - starts[:-1]).tolist()])
         ratios = shared.rounds.run(stack, active, features, starts, step_sizes)
+        if not np.isfinite(stack.coef).all():
+            # Its limits hold for every number of a state, and its matrices may still be no squares of anything.
+            raise impossible_state(names[int(np.isfinite(stack.coef).all(axis=1).argmin())])
         due = keys_to_look_at(stack, active)
         look_at_pools(shared, stack, due)
         pooled = shared.rounds.pool(stack, active, ratios)
@@ -367,7 +370,7 @@ class KeyedAdapter:
             "late": late,
         }
         self.fingerprint = self.shared.fingerprint(self.settings)
-        self._form = StateFormat(self.shared.shape, self.fingerprint)
+        self._form = StateFormat(self.shared.shape, self.shared.ratio.rounds_.settings, self.fingerprint)
         self.runner = KeyRunner(self.shared, ChunkPlanner(self._planner), self._form)
         shape = self.shared.shape
         self._n_together = max(1, min(_MOST_KEYS, _MOST_NUMBERS // (shape.n_reference * (shape.n_slots + 3))))

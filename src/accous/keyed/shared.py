@@ -222,6 +222,9 @@ class KeyEvent(NamedTuple):
 # --- Reads what comes with the rows: keys, times and numbers
 
 
+LATEST_TIME = 1e100  # a state refuses later ones
+
+
 def read_keys(keys: Any, n_rows: int, known: list[Any]) -> tuple[list[Any], IntArray]:
     """Return the different keys, ``known`` ones first, and for each row the place of its key among them."""
     listed = keys.tolist() if hasattr(keys, "tolist") else list(keys)
@@ -254,7 +257,7 @@ def read_times(times: Any, n_rows: int) -> FloatArray:
         numbers = array.astype(np.float64)
     else:
         raise DataError(f"times holds values of type {array.dtype}: use numbers or datetimes.")
-    is_bad = ~np.isfinite(numbers)
+    is_bad = ~(np.abs(numbers) <= LATEST_TIME)
     if is_bad.any():
         row = int(np.flatnonzero(is_bad)[0])
         raise DataError(f"times holds {array[row]} in row {row}: give every row a time, or leave such rows out.")

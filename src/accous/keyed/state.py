@@ -10,10 +10,14 @@
 
 All numbers are little-endian. The six sizes are learners, slots, visits and sizes of a change, and whether the
 predictor has moved and was compared. The checksum is a CRC-32 of everything else.
+
+Anybody can compute a checksum, so a state is believed only if every count fits the model and every number lies within
+its limits: compiled code relies on both.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from typing import NamedTuple
@@ -21,9 +25,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.arrays import FloatArray
+from accous.arrays import FloatArray, IntArray
+from accous.core.ensemble import EnsembleSettings
 from accous.core.kernels_keys import read_state
-from accous.core.many_keys import N_NUMBERS, KeyShape, KeyStack, Number
+from accous.core.many_keys import MOST_VISITS, N_NUMBERS, KeyShape, KeyStack, Number, count_learners
+from accous.core.pool import LONGEST_LOOK
+from accous.diagnostics.drift import MOST_LOOKS
 from accous.exceptions import CheckpointError
 
 VERSION = 1
@@ -32,7 +39,7 @@ _HEADER = struct.Struct("<4sH6BII4x16s")
 _CHECKSUM_AT = 16
 _CHECKSUM = struct.Struct("<I")
 _MOST_ROUNDS = 2.0**53
-_MOST_KNOWN_SIZES = 1024
+_MOST_KNOWN_SIZES, _MOST_KNOWN_LIMITS = 1024, 128
 _NO_SHARES: NDArray[np.uint16] = np.empty(0, dtype=np.uint16)
 _N_MARKS = 3  # of a waiting row: time, number, whether it was predicted
 
@@ -49,18 +56,147 @@ class _Sizes(NamedTuple):
     n_waiting: int
 
 
+# --- What the numbers of a state can be
+
+
+_LARGEST, _LARGEST_SINGLE = 1e100, 1e30  # sums and squares of them are still numbers
+_ROUNDING = 1e-3  # of sums of shares in single precision
+_COUNTS = np.array(
+    [
+        *(Number.N_ROUNDS, Number.N_ROWS, Number.N_SEEN, Number.N_LATE, Number.N_REFITS, Number.LAST_REFIT),
+        *(
+            Number.IS_HELD,
+            Number.VETO_ROUND,
+            Number.VETO_REFITS,
+            Number.EVENT_ROUND,
+            Number.SEEN_FIRST,
+            Number.SEEN_LAST,
+        ),
+        *(Number.N_EVENTS, *range(Number.EVENT_COLUMNS, N_NUMBERS)),
+    ]
+)
+_NOT_NEGATIVE = [Number.LARGEST_MARGIN, Number.EFFECTIVE_ROWS, Number.VETO_ERROR, Number.STRENGTH]
+_NOT_NEGATIVE += [Number.N_RECENT, Number.N_RECENT_OUT, Number.EVENT_SIZE, Number.EVENT_ROUNDS]
+_MAY_BE_NAN = np.array(
+    [
+        *(Number.EFFECTIVE_ROWS, Number.VETO_EXCESS, Number.VETO_ERROR, Number.EVENT_ROUNDS, Number.EVENT_TIME),
+        *(Number.NEWEST_TIME, Number.CLOSED_TIME, Number.ROUND_TIME),
+    ]
+)
+# Parts in single precision whose last axis are shares of 1, and parts that are no thetas and not negative.
+_SHARES = (
+    *("filter_weights", "posteriors", "proportions", "before_proportions"),
+    *("cautious_weights", "cautious_posteriors", "cautious_proportions"),
+)
+_POSITIVE = ("counts", "cautious_counts", "means", "look_proportions", "column_parts")
+
+
+class _Between(NamedTuple):
+    """Lowest and highest values of the numbers of a state, and which of them are shares of 1."""
+
+    doubles: FloatArray
+    singles: NDArray[np.float32]
+    shares: IntArray
+    first_shares: IntArray
+
+
+class _Limits:
+    """The lowest and the highest value of each number of a state, but for its waiting rows.
+
+    Parameters
+    ----------
+    shape : KeyShape
+    radius : float
+        Of the ball that all thetas lie in.
+    """
+
+    def __init__(self, shape: KeyShape, radius: float) -> None:
+        self._shape, self._radius = shape, radius * (1.0 + _ROUNDING)
+        self._known: dict[tuple[int, ...], _Between] = {}
+
+    def are_kept(self, sizes: _Sizes, doubles: FloatArray, singles: NDArray[np.float32]) -> bool:
+        """Whether all numbers of a state lie within their limits, and shares sum to 1."""
+        places = sizes.n_learners, sizes.n_slots, sizes.n_sizes, sizes.is_moved
+        limits = self._known.get(places)
+        if limits is None:
+            if len(self._known) >= _MOST_KNOWN_LIMITS:
+                self._known.clear()
+            limits = self._known[places] = self._between(*places)
+        is_within = (doubles >= limits.doubles[0]) & (doubles <= limits.doubles[1])
+        is_within[_MAY_BE_NAN] |= np.isnan(doubles[_MAY_BE_NAN])
+        counts = doubles[_COUNTS]
+        if not is_within.all() or (counts != np.floor(counts)).any():
+            return False
+        if not ((singles >= limits.singles[0]) & (singles <= limits.singles[1])).all():
+            return False
+        sums = np.add.reduceat(singles[limits.shares], limits.first_shares)
+        return bool((np.abs(sums - 1.0) <= _ROUNDING).all())
+
+    def _between(self, n_learners: int, n_slots: int, n_sizes: int, is_moved: int) -> _Between:
+        shape, radius, a_share = self._shape, self._radius, (0.0, 1.0 + _ROUNDING)
+        theta = -radius, radius
+        doubles = [
+            (*theta, shape.n_coefs),
+            (-_LARGEST, _LARGEST, n_learners),  # logarithms of potentials
+            (0.0, _LARGEST, n_learners),  # squared margins
+            (-_LARGEST, _LARGEST, is_moved * shape.n_scores * (shape.n_features + 1)),
+        ]
+        singles, shares = [], []
+        for name, (start, of_part) in shape.single_parts.items():
+            length = math.prod(of_part)
+            if name in _SHARES:
+                shares += [range(each, each + of_part[-1]) for each in range(start, start + length, of_part[-1])]
+            sums = -LONGEST_LOOK * radius, LONGEST_LOOK * radius
+            limits = a_share if name in _SHARES else (0.0, _LARGEST_SINGLE) if name in _POSITIVE else sums
+            singles.append((*limits, length))
+        singles.append((*theta, n_learners * shape.n_coefs))
+        singles.append((-_LARGEST_SINGLE, _LARGEST_SINGLE, n_learners * shape.n_triangle))
+        at = shape.n_singles + n_learners * (shape.n_coefs + shape.n_triangle)
+        for slot in range(at, at + n_slots * shape.slot_width, shape.slot_width):
+            shares.append(range(slot + shape.n_coefs, slot + shape.slot_width - 2))
+            # A slot that is kept is in use: at least one look was merged into it.
+            merged, use = (1.0, _LARGEST_SINGLE, 1), (0.0, _LARGEST_SINGLE, 1)
+            singles += [(*theta, shape.n_coefs), (*a_share, len(shares[-1])), merged, use]
+        singles.append((*a_share, n_sizes))
+        return _Between(
+            np.concatenate((self._of_numbers(), _repeat(doubles)), axis=1),
+            _repeat(singles).astype(np.float32),
+            np.concatenate(shares),
+            np.cumsum([0, *(len(each) for each in shares[:-1])]),
+        )
+
+    def _of_numbers(self) -> FloatArray:
+        low, high = np.full(N_NUMBERS, -_LARGEST), np.full(N_NUMBERS, _LARGEST)
+        low[_COUNTS] = low[_NOT_NEGATIVE] = 0.0
+        high[_COUNTS] = _MOST_ROUNDS
+        high[Number.EVENT_COLUMNS :] = self._shape.n_features
+        high[Number.IS_HELD] = 1.0
+        low[Number.SHARE], high[Number.SHARE] = -_ROUNDING, 1.0 + _ROUNDING
+        return np.stack((low, high))
+
+
+def _repeat(limits: list[tuple[float, float, int]]) -> FloatArray:
+    """Return the lowest and the highest values of numbers, of which so many in a row have the same."""
+    return np.repeat([each[:2] for each in limits], [each[2] for each in limits], axis=0).T
+
+
+# --- Writing and reading
+
+
 class StateFormat:
     """Writes and reads the states of the keys of one model.
 
     Parameters
     ----------
     shape : KeyShape
+    settings : EnsembleSettings
     fingerprint : bytes
         Of the model and the settings that the states belong to.
     """
 
-    def __init__(self, shape: KeyShape, fingerprint: bytes) -> None:
-        self._shape, self._fingerprint = shape, fingerprint
+    def __init__(self, shape: KeyShape, settings: EnsembleSettings, fingerprint: bytes) -> None:
+        self._shape, self._fingerprint, self._min_interval = shape, fingerprint, settings.min_interval
+        self._limits = _Limits(shape, settings.radius)
         self._row_width = shape.n_features + _N_MARKS
         self._n_fixed = N_NUMBERS + shape.n_coefs
         # States of a few sizes come again and again.
@@ -144,7 +280,7 @@ class StateFormat:
     def age(state: bytes, name: object = None) -> tuple[int, int]:
         """Return how many rows a state has seen and how many rounds it has played: a later one has more of either."""
         if len(state) < _HEADER.size + 8 * N_NUMBERS or state[:4] != _MAGIC:
-            raise _foreign(state, "" if name is None else f" of key {name!r}")
+            raise _foreign(state, _of_key(name))
         ages = (
             struct.unpack_from("<d", state, _HEADER.size + 8 * each)[0] for each in (Number.N_SEEN, Number.N_ROUNDS)
         )
@@ -165,19 +301,28 @@ class StateFormat:
         Raises
         ------
         CheckpointError
-            If these are not the bytes of a state, or belong to another model, or were written by a newer accous.
+            If these are not the bytes of a state, or belong to another model, or were written by a newer accous, or
+            if a count or a number is one that no rounds lead to.
         """
         state = bytes(state)  # compiled code reads numbers at the places where their type may lie
-        sizes = self._check(state, "" if name is None else f" of key {name!r}")
+        sizes = self._check(state, _of_key(name))
         doubles, singles, integers, shares = self._counts(sizes)
         at = _HEADER.size
         eight = np.frombuffer(state, dtype=np.float64, count=doubles, offset=at)
         at += 8 * doubles
         four = np.frombuffer(state, dtype=np.float32, count=singles, offset=at)
         at += 4 * singles
+        n_before_rows = doubles - sizes.n_waiting * self._row_width
+        waiting = eight[n_before_rows:].reshape(-1, self._row_width)
+        visits = np.frombuffer(state, dtype=np.int32, count=integers, offset=at).reshape(-1, 3)
+        if not (
+            self._are_possible(sizes, self.peek(state)[0], visits)
+            and self._limits.are_kept(sizes, eight[:n_before_rows], four)
+            and (not sizes.n_waiting or _are_rows(waiting))
+        ):
+            raise impossible_state(name)
         if integers:
-            visits = np.frombuffer(state, dtype=np.int32, count=integers, offset=at)
-            stack.visits[key] = visits.reshape(-1, 3).astype(np.int64)
+            stack.visits[key] = visits.astype(np.int64)
         at += 4 * integers
         if sizes.n_sizes:
             stack.sizes[key] = tuple(four[-sizes.n_sizes :].tolist())
@@ -204,7 +349,19 @@ class StateFormat:
             stack.fitted,
             stack.checked,
         )
-        return eight[doubles - sizes.n_waiting * self._row_width :].reshape(-1, self._row_width)
+        return waiting
+
+    def _are_possible(self, sizes: _Sizes, n_rounds: int, visits: NDArray[np.int32]) -> bool:
+        """Whether the counts are such that everything has its place in a stack."""
+        n_slots = self._shape.n_slots
+        return (
+            sizes.n_learners == count_learners(n_rounds + 1, self._min_interval)
+            and max(sizes.is_moved, sizes.is_checked) <= 1
+            and sizes.n_slots <= n_slots
+            and sizes.n_visits <= MOST_VISITS * n_slots
+            and sizes.n_sizes <= MOST_LOOKS
+            and (not sizes.n_visits or bool(visits.min() >= 0 and visits[:, 0].max() < n_slots))
+        )
 
     def _check(self, state: bytes, of_key: str) -> _Sizes:
         if len(state) < _HEADER.size or state[:4] != _MAGIC:
@@ -233,6 +390,23 @@ class StateFormat:
                 "or pass None to start again with this one."
             )
         return sizes
+
+
+def _are_rows(waiting: FloatArray) -> bool:
+    """Whether the values of waiting rows are numbers, and their times, if they have some."""
+    return bool(np.isfinite(waiting[:, :-_N_MARKS]).all()) and not (np.abs(waiting[:, -_N_MARKS]) > _LARGEST).any()
+
+
+def impossible_state(name: object) -> CheckpointError:
+    """Return the error for the state of a key that is whole, and that no rounds lead to."""
+    return CheckpointError(
+        f"The state{_of_key(name)} holds counts or numbers that accous never writes: somebody else did. Go back to an "
+        "earlier state, or pass None to start again."
+    )
+
+
+def _of_key(name: object) -> str:
+    return "" if name is None else f" of key {name!r}"
 
 
 def _foreign(state: bytes, of_key: str) -> CheckpointError:

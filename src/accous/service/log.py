@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from accous.checkpoint.files import write_atomically
+from accous.checkpoint.files import expecting_own_content, open_to_write, write_atomically
 from accous.exceptions import CheckpointError
 from accous.service.bodies import MadePrediction
 
@@ -102,7 +102,7 @@ class BatchLog:
 
     def __init__(self, path: Path, name: str, n_records: int, n_bytes: int, key: bytes) -> None:
         self._path, self.name, self.n_records, self.n_bytes, self._key = path, name, n_records, n_bytes, key
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0))
+        self._descriptor = open_to_write(path, os.O_WRONLY | os.O_APPEND)
         self.is_broken = False
 
     @classmethod
@@ -171,14 +171,8 @@ def open_log(path: Path) -> Opened:
         If the file is not a log, or damaged before its last group.
     """
     content = path.read_bytes()
-    name, n_before, key = _read_head(path, content)
-    records: list[tuple[int, Record]] = []
-    n_records, end = n_before, _START
-    while (payload := _group_at(content, end, n_records, key)) is not None:
-        for record in msgspec.msgpack.decode(payload, type=list[Record]):
-            n_records += 1
-            records.append((n_records, record))
-        end += _GROUP.size + _CHECK_BYTES + len(payload)
+    name, records, end, key = _read_records(path, content)
+    n_records = records[-1][0] if records else _read_head(path, content)[1]
     n_cut = len(content) - end
     if n_cut and _has_group_after(content, end, key):
         raise CheckpointError(
@@ -186,6 +180,27 @@ def open_log(path: Path) -> Opened:
         )
     cut = _cut_off(path, content, end, n_records) if n_cut else None
     return Opened(BatchLog(path, name, n_records, end, key), records, n_cut, cut)
+
+
+def count_records(path: Path) -> tuple[str, int]:
+    """Return the name of a log and how many records it ever had; the file stays as it is."""
+    content = path.read_bytes()
+    name, records, _, _ = _read_records(path, content)
+    return name, records[-1][0] if records else _read_head(path, content)[1]
+
+
+def _read_records(path: Path, content: bytes) -> tuple[str, list[tuple[int, Record]], int, bytes]:
+    """Return the log's name, its numbered records, where the last whole group ends, and the key of the checks."""
+    name, n_records, key = _read_head(path, content)
+    records: list[tuple[int, Record]] = []
+    end = _START
+    while (payload := _group_at(content, end, n_records, key)) is not None:
+        with expecting_own_content(path):
+            group = msgspec.msgpack.decode(payload, type=list[Record])
+        records += enumerate(group, n_records + 1)
+        n_records += len(group)
+        end += _GROUP.size + _CHECK_BYTES + len(payload)
+    return name, records, end, key
 
 
 def _read_head(path: Path, content: bytes) -> tuple[str, int, bytes]:
@@ -235,7 +250,7 @@ def _cut_off(path: Path, content: bytes, end: int, n_records: int) -> Path:
     """Shorten a file, after what follows has been written to another one."""
     kept = path.with_name(f"{path.name}.cut-after-{n_records}")
     write_atomically(path.parent, lambda stream: stream.write(content[end:]), name=kept.name)
-    with path.open("r+b") as file:
+    with os.fdopen(open_to_write(path, os.O_RDWR), "r+b") as file:
         file.truncate(end)
         os.fsync(file.fileno())
     return kept
@@ -352,7 +367,8 @@ def load_kept(path: Path, log: str, **most: int) -> Kept:
     body = content[len(_KEPT_MAGIC) + 32 :]
     if content[: len(_KEPT_MAGIC) + 32] != _KEPT_MAGIC + hashlib.sha256(body).digest():
         raise CheckpointError(f"{path} is damaged: restore the folder from a copy.")
-    found = msgspec.msgpack.decode(body, type=_Content)
+    with expecting_own_content(path):
+        found = msgspec.msgpack.decode(body, type=_Content)
     if found.log == log:
         for key, answer in found.answers:
             kept.keep_answer(key, answer)

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.exceptions import DataError, ParameterError
+from accous.exceptions import DataError
 from accous.table.columns import ColumnEncoder, Marks
 from accous.table.kinds import LINE, check_known_labels, kind_of, place_texts, require_no_feature
 from accous.table.model import TableModel, load_table_model, save_table_model
@@ -30,7 +30,7 @@ from accous.table.readers import (
     is_usable,
     open_table,
     partial_path,
-    place_of_labels,
+    predicting_path,
     require_widths,
     to_texts,
     with_labels,
@@ -57,6 +57,7 @@ from accous.table.runs import (
     is_same_file,
     remember_run,
     require_free,
+    require_separate_files,
 )
 
 # --- Scores against the labels of a stream: how far the adapted model and the fixed one are off
@@ -565,7 +566,8 @@ class _PredictingJob:
         if options.on_bad_row == "skip" and not options.rejects and options.output != STDIN:
             self.rejects_path = f"{options.output}.rejects.csv"
         self.table_model = load_table_model(options.model, options.estimator)
-        self._require_separate_files(argument)
+        outputs = {"--output": options.output, "--rejects": self.rejects_path}
+        require_separate_files({argument: rows}, outputs, options.model, label)
         self.table, self.label = self._open()
         table = self.table
         kept = chosen_columns("--keep", options.keep, table.columns, table.name, table.widths)
@@ -575,22 +577,6 @@ class _PredictingJob:
     @property
     def _is_parquet(self) -> bool:
         return self._output_format == "parquet"
-
-    def _require_separate_files(self, argument: str) -> None:
-        """Raise a ParameterError where two files are the same, or one is inside the model's folder."""
-        labels = place_of_labels(self._named_label or "") or (None, "")
-        files = [(argument, self._rows), ("--label", labels[0])]
-        files += [("--output", self.options.output), ("--rejects", self.rejects_path)]
-        seen: dict[str, str] = {}
-        for name, path in files:
-            if path is None or path == STDIN:
-                continue
-            place = absolute(path)
-            if place in seen:
-                raise ParameterError(f"{seen[place]} and {name} are the same file, {path}: give another one.")
-            seen[place] = name
-            if Path(place).parent == self.options.model.absolute():
-                raise ParameterError(f"{name} {path} is inside the model's folder: give another one.")
 
     def _open(self) -> tuple[TableReader, str | None]:
         """Open the rows, whose embeddings must be as wide as those of the reference; return their label column, too."""
@@ -873,7 +859,7 @@ class PredictJob(_PredictingJob):
 
     @property
     def _unfinished(self) -> str:
-        return f"{self.options.output}.predicting"
+        return predicting_path(self.options.output)
 
     @property
     def _text_path(self) -> str:

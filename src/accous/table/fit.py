@@ -58,7 +58,7 @@ from accous.table.readers import (
     with_labels,
 )
 from accous.table.rows import write_rejects
-from accous.table.runs import chosen_columns, identify_file, require_free
+from accous.table.runs import chosen_columns, identify_file, require_free, require_separate_files
 
 # --- The offline stage on a table: read the reference, learn how to encode its columns, and cross-validate
 
@@ -795,6 +795,8 @@ class FitJob:
 
 def _require_free_places(options: FitOptions) -> None:
     """Raise an error where a file or a model would be replaced without permission."""
+    inputs, outputs = {"REFERENCE": options.reference}, {"--rejects": options.rejects}
+    require_separate_files(inputs, outputs, options.output, options.label)
     if options.force:
         return
     require_free(options.rejects)

@@ -39,7 +39,7 @@ from accous.table.rows import (
     remember,
     write_rejects,
 )
-from accous.table.runs import Job, absolute, find_run, last_run_with_rows, require_free
+from accous.table.runs import Job, absolute, find_run, last_run_with_rows, require_free, require_separate_files
 from accous.table.summary import summarize_labels
 from accous.text import count
 
@@ -488,6 +488,8 @@ class ExtendJob:
 
     def __init__(self, options: ExtendOptions) -> None:
         self._options = options
+        inputs = {"LABELLED": options.rows, "--predictions": options.predictions}
+        require_separate_files(inputs, {"--rejects": options.rejects}, options.model, options.label)
         require_free(options.rejects)
         self.table_model: TableModel = load_table_model(options.model, options.estimator)
 

@@ -18,6 +18,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.arrays import IntArray, from_plain, to_plain
+from accous.checkpoint.codecs import read_data
+from accous.checkpoint.files import expecting_own_content, read_consistently
 from accous.checkpoint.folder import load_with, save_with
 from accous.diagnostics.coverage import (
     NOTHING_FOUND,
@@ -1357,6 +1359,13 @@ def load_table_model(folder: Path, estimator: str | None = None) -> TableModel:
     return restore_table_model(model, attached, progress, folder)
 
 
+def read_log_position(folder: Path) -> LogPosition | None:
+    """Return which records of a service's log a saved model contains; None if it has never been served."""
+    state = read_consistently(folder, lambda manifest: read_data(folder, manifest.state))
+    with expecting_own_content(folder):
+        return from_plain(LogPosition | None, state.get("progress", {}).get("log_position"))
+
+
 def _saved_from_python(folder: Path) -> CheckpointError:
     return CheckpointError(
         f"{folder} holds a model that was saved from Python, without the preprocessing of tables: the command line "
@@ -1404,6 +1413,11 @@ def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str
     folder : Path
         For messages.
     """
+    with expecting_own_content(folder):
+        return _restored(model, attached, progress, folder)
+
+
+def _restored(model: Any, attached: dict[str, Any], progress: dict[str, Any], folder: Path) -> TableModel:
     if attached["format"] > _FORMAT:
         raise CheckpointError(f"{folder} was written by a newer accous: upgrade accous.")
     return TableModel(

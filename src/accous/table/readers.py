@@ -1778,6 +1778,21 @@ def partial_path(path: str) -> str:
     return f"{path}.partial"
 
 
+def paths_beside(path: str) -> list[str]:
+    """Return the files that may be written before an output gets its name, and the output itself."""
+    whole = [path, predicting_path(path)]
+    return [*whole, *map(partial_path, whole), *map(_unfinished_path, whole)]
+
+
+def predicting_path(path: str) -> str:
+    """Where predictions are written until they are complete."""
+    return f"{path}.predicting"
+
+
+def _unfinished_path(path: str) -> str:
+    return f"{path}.unfinished"
+
+
 def finish_parquet(path: str, schema: dict[str, Any]) -> None:
     """Turn the rows collected for a Parquet file into that file, atomically.
 
@@ -1788,7 +1803,7 @@ def finish_parquet(path: str, schema: dict[str, Any]) -> None:
     schema : dict of str to polars type
         Of the rows, in their order.
     """
-    unfinished = Path(f"{path}.unfinished")
+    unfinished = Path(_unfinished_path(path))
     try:
         # In row groups of fixed size: the same rows give the same bytes.
         rows = pl.scan_csv(partial_path(path), schema=schema, raise_if_empty=False)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,15 @@ import polars as pl
 from accous.exceptions import DataError, ParameterError
 from accous.parameters import did_you_mean, listed
 from accous.table.columns import CATEGORIES, ColumnEncoder, Marks
-from accous.table.readers import STDIN, Position, partial_path, spread_names, written_format_of
+from accous.table.readers import (
+    STDIN,
+    Position,
+    partial_path,
+    paths_beside,
+    place_of_labels,
+    spread_names,
+    written_format_of,
+)
 from accous.text import count
 
 # --- Categories that a model does not know, by column: accous fit decides which it knows, rows that join do not
@@ -210,6 +219,50 @@ def require_free(rejects: str | None) -> None:
     """Raise a DataError if the file for bad rows already exists."""
     if rejects and Path(rejects).is_file():
         raise DataError(f"{rejects} already exists: name another file with --rejects, or use --force to replace it.")
+
+
+def require_separate_files(
+    inputs: Mapping[str, str | None],
+    outputs: Mapping[str, str | None],
+    folder: Path | None = None,
+    label: str | None = None,
+) -> None:
+    """Raise a ParameterError if an output is an input or another output, by any name, or is in the model's folder.
+
+    Parameters
+    ----------
+    inputs, outputs : mapping of str to str
+        Files by their names on the command line; None and ``"-"`` are left out.
+    folder : Path, optional
+        Of the model.
+    label : str, optional
+        What ``--label`` was given: a column, or a file that is one more input.
+    """
+    labels = place_of_labels(label or "") or (None, "")
+    inputs = {**inputs, "--label": labels[0]}
+    seen = {_place(path): name for name, path in inputs.items() if path is not None and path != STDIN}
+    patterns = () if folder is None else ("*", "service/*")
+    in_folder = {_place(str(path)) for pattern in patterns for path in (folder or Path()).glob(pattern)}
+    for name, path in outputs.items():
+        if path is None or path == STDIN:
+            continue
+        for each in paths_beside(path):
+            place = _place(each)
+            if place in seen:
+                raise ParameterError(f"{seen[place]} and {name} are the same file, {each}: give another one.")
+            if folder is not None and (place in in_folder or Path(each).resolve().is_relative_to(folder.resolve())):
+                raise ParameterError(f"{name} {each} is inside the model's folder: give another one.")
+            seen[place] = name
+
+
+def _place(path: str) -> tuple[int, int] | str:
+    """Return what two names of one file have in common: links of both kinds are followed."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return os.path.realpath(path)
+    # Two names of a terminal may be meant: only what is in a file can be lost.
+    return (found.st_dev, found.st_ino) if S_ISREG(found.st_mode) else absolute(path)
 
 
 def absolute(path: str) -> str:
