@@ -238,7 +238,7 @@ def test_a_risk_that_was_read_late_is_noted_for_its_round():
     """In the open rows, in closed blocks that earlier states share, and for a round that is no longer kept."""
     log, states = NO_ROUNDS, []
     for _ in range(70):
-        log = log.after(None, np.ones(3), 1, share=1.0, refit=False, drift=False, held=False)
+        log = log.after(None, 3.0, 1, share=1.0, refit=False, drift=False, held=False)
         states.append(log)
     for number in (1, 32, 33, 64, 65, 69, 70):
         noted = log.noting(70 - number, risk_of(0.25)).rows(None)[:, 6]
@@ -247,7 +247,7 @@ def test_a_risk_that_was_read_late_is_noted_for_its_round():
         at_once = NO_ROUNDS
         for each in range(1, 71):
             risk = risk_of(0.25) if each == number + 1 else None
-            at_once = at_once.after(risk, np.ones(3), 1, share=1.0, refit=False, drift=False, held=False)
+            at_once = at_once.after(risk, 3.0, 1, share=1.0, refit=False, drift=False, held=False)
         if number < 70:
             assert at_once.rows(None).tobytes() == log.noting(70 - number, risk_of(0.25)).rows(None).tobytes()
     assert log.noting(70, risk_of(0.25)) is log
