@@ -460,28 +460,33 @@ def read_consistently(folder: Path, read: Callable[[Manifest], T]) -> T:
     CheckpointError
         If there is no saved model, or it cannot be read.
     """
+    if not folder.is_dir():
+        why = "it is a file" if folder.exists() else "there is no such folder"
+        raise CheckpointError(f"{folder} holds no saved model ({why}): give the folder that a model was saved to.")
     try:
-        if not folder.is_dir():
-            why = "it is a file" if folder.exists() else "there is no such folder"
-            raise CheckpointError(f"{folder} holds no saved model ({why}): give the folder that a model was saved to.")
         if not (folder / MANIFEST_NAME).is_file():
             raise CheckpointError(
                 f"{folder} holds no saved model ({MANIFEST_NAME} is missing): give the folder that a model was saved "
                 "to."
             )
-        manifest = read_manifest(folder)
-        while True:
-            try:
-                return read(manifest)
-            except FileNotFoundError as error:
-                latest = read_manifest(folder)
-                if latest == manifest:
-                    raise CheckpointError(f"{error.filename} is missing: restore the folder from a copy.") from error
-                manifest = latest
+        with expecting_own_content(folder):
+            return _read_latest(folder, read)
     except OSError as error:
         raise CheckpointError(
             f"Cannot read {folder} ({error}): change its permissions or give another folder."
         ) from error
+
+
+def _read_latest(folder: Path, read: Callable[[Manifest], T]) -> T:
+    manifest = read_manifest(folder)
+    while True:
+        try:
+            return read(manifest)
+        except FileNotFoundError as error:
+            latest = read_manifest(folder)
+            if latest == manifest:
+                raise CheckpointError(f"{error.filename} is missing: restore the folder from a copy.") from error
+            manifest = latest
 
 
 def read_summary(folder: Path) -> dict[str, Any] | None:
