@@ -191,6 +191,12 @@ def test_commands_wait_for_batches_that_the_model_does_not_contain(served, comma
     assert before == {path.name: path.read_bytes() for path in folder.iterdir() if path.name in before}
 
 
+def test_beside_a_running_service_predictions_are_those_of_the_last_save(served, capsys):
+    folder, _ = served
+    with exclusive_lock(folder, "accous serve"):
+        assert "s.csv cannot be read" in _one_sentence(["predict", "model", "s.csv"], capsys)
+
+
 def test_commands_go_on_when_the_model_contains_all(served, capsys):
     from accous.table.model import load_table_model, save_table_model
     from accous.table.runs import LogPosition
