@@ -23,6 +23,7 @@ from accous.exceptions import AccousError, CheckpointError, LockedError
 
 
 _DATA_FILE = re.compile(r"(reference|state-\d+)-[0-9a-f]{16}\.npz")
+_LONGEST_REASON = 300
 _TEMPORARY_FILE = re.compile(r"\.accous-[0-9a-f]{16}\.tmp")
 
 
@@ -172,9 +173,9 @@ def expecting_own_content(folder: Path) -> Iterator[None]:
     except (AccousError, OSError):
         raise
     except Exception as error:
-        raise CheckpointError(
-            f"{folder} does not hold what accous writes ({type(error).__name__}: {error}): restore it from a copy."
-        ) from error
+        # The text of an error may hold whole arrays.
+        what = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+        raise CheckpointError(f"{folder} does not hold what accous writes ({what}): restore it from a copy.") from error
 
 
 def is_data_file(name: str) -> bool:
