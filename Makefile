@@ -72,7 +72,8 @@ test-spark: $(SPARK_STAMP) ## the tests of keys and of Spark, with kills (KILLS=
 spark-demo: $(SPARK_STAMP) ## 2,000 keys on Spark: a stream of Parquet files, and a page about all keys
 	$(RUN) examples/keys_on_spark.py
 
-fuzz: $(STAMP) ## mutated tables, late labels and damaged models through every command (CASES=100000 SEED=0)
+fuzz: $(STAMP) ## forged states, folders and logs, then mutated tables and damaged models through every command (CASES=100000 SEED=0)
+	$(RUN) -m tests.fuzz.forged --cases $(CASES) --seed $(SEED)
 	$(RUN) -m tests.fuzz --cases $(CASES) --seed $(SEED) --jobs 2
 
 test-machines: $(STAMP) ## parts of the suite as other processors, a busy machine and one core would run them

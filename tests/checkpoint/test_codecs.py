@@ -90,10 +90,9 @@ def test_the_bytes_are_those_of_numpy():
     assert members(written(ARRAYS)) == members(by_numpy)
 
 
-@pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
-def test_files_of_numpy_are_read_into_arrays_that_are_nobody_elses(write):
+def test_files_of_numpy_are_read_into_arrays_that_are_nobody_elses():
     file = io.BytesIO()
-    write(file, **ARRAYS)
+    np.savez(file, **ARRAYS)
     found, again = (read_arrays(io.BytesIO(file.getvalue())) for _ in range(2))
     assert list(found) == list(ARRAYS)
     again["plain"][:] = 0.0

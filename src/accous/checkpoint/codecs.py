@@ -306,16 +306,17 @@ def _require_length(member: IO[bytes], n_member: int, n_file: int) -> None:
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(member)
     n_bytes, n_left = math.prod(shape) * dtype.itemsize, n_member - member.tell()
-    if dtype.hasobject or n_bytes != n_left or not all(0 <= side <= n_file for side in shape):
+    # numpy refuses objects itself.
+    if not dtype.hasobject and (n_bytes != n_left or not all(0 <= side <= n_file for side in shape)):
         raise ValueError(f"an array of shape {shape} does not fit its {n_left} bytes")
 
 
 def _read_stored(info: zipfile.ZipInfo, file: BinaryIO) -> bytes | None:
-    """Return the bytes of a member that is not compressed; None if it is, or if anything is not as it should be.
+    """Return the bytes of a member; None if anything is not as it should be.
 
     `zipfile` makes several objects for every member, which for small ones takes most of the time.
     """
-    if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & _ENCRYPTED:
+    if info.flag_bits & _ENCRYPTED:
         return None
     file.seek(info.header_offset)
     header = file.read(_LOCAL_HEADER)

@@ -23,6 +23,7 @@ from accous.exceptions import AccousError, CheckpointError, LockedError
 
 
 _DATA_FILE = re.compile(r"(reference|state-\d+)-[0-9a-f]{16}\.npz")
+_LONGEST_REASON = 300
 _TEMPORARY_FILE = re.compile(r"\.accous-[0-9a-f]{16}\.tmp")
 
 
@@ -172,9 +173,9 @@ def expecting_own_content(folder: Path) -> Iterator[None]:
     except (AccousError, OSError):
         raise
     except Exception as error:
-        raise CheckpointError(
-            f"{folder} does not hold what accous writes ({type(error).__name__}: {error}): restore it from a copy."
-        ) from error
+        # The text of an error may hold whole arrays.
+        what = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+        raise CheckpointError(f"{folder} does not hold what accous writes ({what}): restore it from a copy.") from error
 
 
 def is_data_file(name: str) -> bool:
@@ -460,28 +461,33 @@ def read_consistently(folder: Path, read: Callable[[Manifest], T]) -> T:
     CheckpointError
         If there is no saved model, or it cannot be read.
     """
+    if not folder.is_dir():
+        why = "it is a file" if folder.exists() else "there is no such folder"
+        raise CheckpointError(f"{folder} holds no saved model ({why}): give the folder that a model was saved to.")
     try:
-        if not folder.is_dir():
-            why = "it is a file" if folder.exists() else "there is no such folder"
-            raise CheckpointError(f"{folder} holds no saved model ({why}): give the folder that a model was saved to.")
         if not (folder / MANIFEST_NAME).is_file():
             raise CheckpointError(
                 f"{folder} holds no saved model ({MANIFEST_NAME} is missing): give the folder that a model was saved "
                 "to."
             )
-        manifest = read_manifest(folder)
-        while True:
-            try:
-                return read(manifest)
-            except FileNotFoundError as error:
-                latest = read_manifest(folder)
-                if latest == manifest:
-                    raise CheckpointError(f"{error.filename} is missing: restore the folder from a copy.") from error
-                manifest = latest
+        with expecting_own_content(folder):
+            return _read_latest(folder, read)
     except OSError as error:
         raise CheckpointError(
             f"Cannot read {folder} ({error}): change its permissions or give another folder."
         ) from error
+
+
+def _read_latest(folder: Path, read: Callable[[Manifest], T]) -> T:
+    manifest = read_manifest(folder)
+    while True:
+        try:
+            return read(manifest)
+        except FileNotFoundError as error:
+            latest = read_manifest(folder)
+            if latest == manifest:
+                raise CheckpointError(f"{error.filename} is missing: restore the folder from a copy.") from error
+            manifest = latest
 
 
 def read_summary(folder: Path) -> dict[str, Any] | None:

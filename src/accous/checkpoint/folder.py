@@ -452,8 +452,8 @@ def load_with(
         foreign = {"estimator": estimator, "feature_map": feature_map, "ratio": ratio, "candidates": candidates}
         require_foreign(foreign_objects(manifest.model), foreign)
         model = restore(manifest.model, foreign, fixed, state)
-    _remember(model, manifest.reference)
-    return model, manifest.attached, state.get("progress")
+        _remember(model, manifest.reference)
+        return model, manifest.attached, state.get("progress")
 
 
 def _prepare(folder: Path, *, is_attached: bool) -> None:

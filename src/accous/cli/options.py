@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from accous.exceptions import CheckpointError
+from accous.exceptions import CheckpointError, LockedError
 from accous.text import count, import_extra, printable
 
 if TYPE_CHECKING:
@@ -286,10 +286,16 @@ def locked_model(folder: Path, name: str) -> Iterator[None]:
         yield
 
 
-def require_no_batches_left(folder: Path) -> None:
+def require_no_batches_left(folder: Path, *, may_be_served: bool = False) -> None:
     """Raise a CheckpointError if a service has acknowledged batches that the saved model does not contain.
 
     The service learns from them when it starts again: whatever a command did before would come in their place.
+
+    Parameters
+    ----------
+    folder : Path
+    may_be_served : bool
+        Whether a service that is running may be about to save them.
     """
     log = folder / "service" / "batches.log"
     if not log.is_file():
@@ -298,12 +304,25 @@ def require_no_batches_left(folder: Path) -> None:
     from accous.table.model import read_log_position
 
     position, (name, n_records) = read_log_position(folder), counting.count_records(log)
-    if position is not None and position.log == name and n_records > position.n_records:
+    is_behind = position is not None and position.log == name and n_records > position.n_records
+    if position is not None and is_behind and not (may_be_served and _is_in_use(folder)):
         batches = count(n_records - position.n_records, "batch", "batches")
         raise CheckpointError(
             f"accous serve has accepted {batches} that the model in {folder} does not contain yet: start accous serve "
             "once, which learns from them, and stop it, then run the command again"
         )
+
+
+def _is_in_use(folder: Path) -> bool:
+    from accous.checkpoint.files import exclusive_lock
+
+    try:
+        with exclusive_lock(folder, "accous"):
+            return False
+    except LockedError:
+        return True
+    except OSError:
+        return False
 
 
 @contextmanager

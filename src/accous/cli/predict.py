@@ -45,7 +45,7 @@ def predict(options: PredictOptions) -> int:
     the last round that the model has learned from, the predicted class, the probability of each class, and the ratio.
     """
     require_folder(options.model)
-    require_no_batches_left(options.model)
+    require_no_batches_left(options.model, may_be_served=True)
     from accous.table.adapt import PredictJob
 
     remarks = remarks_console(quiet=options.quiet)

@@ -1,0 +1,83 @@
+"""States from storage that others can write: right checksums, and counts and numbers that accous never writes."""
+
+import struct
+
+import numpy as np
+import pytest
+
+from accous.core.many_keys import Number
+from accous.exceptions import CheckpointError
+from tests.fuzz.forged import drifting, keyed_states, problem_of, seal_state
+
+N_CASES = 1500
+
+
+@pytest.fixture(scope="module")
+def adapter():
+    return keyed_states()[0]
+
+
+@pytest.fixture(scope="module")
+def state():
+    return keyed_states()[1][-1]
+
+
+def _with(state: bytes, place: int, content: bytes) -> bytes:
+    return seal_state(state[:place] + content + state[place + len(content) :])
+
+
+def _as_long_as_it_says(adapter, state: bytes) -> bytes:
+    from accous.keyed.state import _HEADER, _Sizes
+
+    counts = adapter._form._counts(_Sizes(*_HEADER.unpack_from(state)[2:9]))
+    length = _HEADER.size + sum(number * size for number, size in zip(counts, (8, 4, 4, 2), strict=True))
+    return seal_state(state.ljust(length, b"\0")[:length])
+
+
+def test_the_seal_is_the_right_one(state):
+    assert seal_state(state) == state
+
+
+@pytest.mark.parametrize(
+    ("place", "count"),
+    [(6, 0), (6, 20), (6, 255), (7, 5), (7, 255), (8, 200), (9, 255), (10, 2), (10, 255), (11, 255)],
+    ids=str,
+)
+def test_a_count_beyond_the_capacity_is_refused_before_anything_is_written(adapter, state, place, count):
+    forged = _as_long_as_it_says(adapter, _with(state, place, bytes([count])))
+    with pytest.raises(CheckpointError, match="The state of key 'k' holds counts or numbers that accous never writes"):
+        adapter.step_many({"k": forged}, ["k"], None, drifting(1, 0))
+    with pytest.raises(CheckpointError, match="never writes"):
+        adapter.readings({"k": forged})
+
+
+@pytest.mark.parametrize(
+    "number", [Number.N_ROUNDS, Number.STRENGTH, Number.EXCESS, Number.SHARE, Number.EVENT_COLUMNS]
+)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1e200])
+def test_numbers_that_cannot_be_are_refused(adapter, state, number, value):
+    forged = _with(state, 40 + 8 * number, struct.pack("<d", value))
+    with pytest.raises(CheckpointError, match="never writes"):
+        adapter.step(forged, drifting(9, 0))
+
+
+def test_waiting_rows_and_single_precision_are_numbers(adapter, state):
+    n_doubles = adapter._form._counts(_sizes(state))[0]
+    for place, content in (
+        (40 + 8 * (n_doubles - adapter.shared.shape.n_features - 3), struct.pack("<d", np.inf)),
+        (40 + 8 * n_doubles + 4, struct.pack("<f", np.nan)),
+    ):
+        with pytest.raises(CheckpointError, match="never writes"):
+            adapter.step(_with(state, place, content), drifting(9, 0))
+
+
+def _sizes(state: bytes):
+    from accous.keyed.state import _HEADER, _Sizes
+
+    return _Sizes(*_HEADER.unpack_from(state)[2:9])
+
+
+@pytest.mark.parametrize("name", ["state", "page"])
+def test_whatever_is_forged_is_used_or_refused(name):
+    failed = {number: problem for number in range(N_CASES) if (problem := problem_of(name, 0, number))}
+    assert not failed, next(iter(failed.values()))
