@@ -296,7 +296,7 @@ def limited(forks, folder, limits: str):
     """A server with limits that have no option; yields its port."""
     code = f"""
 import sys
-from accous.service import http as limits, server as serving
+from accous.service import bodies as limits, server as serving
 from pathlib import Path
 serving.serve(
     serving.Settings(model=Path(sys.argv[1]), port=0, limits=limits.Limits({limits})),

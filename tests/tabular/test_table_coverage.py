@@ -9,7 +9,7 @@ from accous.cli import main
 from accous.diagnostics.trust import VERDICTS
 from accous.report import figures
 from accous.report.words import judge_in_words, report_source
-from accous.service.http import Metrics
+from accous.service.live import Metrics
 from accous.table.summary import summarize_table_model
 
 
