@@ -47,7 +47,8 @@ class Alone:
         return {"round": number, "rows": frame.height} if path == "/v1/adapt" else {"predictions": predictions}
 
     def content(self) -> tuple[bytes, ...]:
-        save_table_model(self.table_model, self.folder)
+        # As the service does at its end, which reads the error after the last round.
+        save_table_model(self.table_model, self.folder, is_last=True)
         return content_of(self.folder)
 
 
