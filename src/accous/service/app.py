@@ -41,7 +41,7 @@ from accous.service.bodies import (
     too_large,
     unpack,
 )
-from accous.service.interface import ARROW_EXAMPLE, Examples, interface_of, interface_page
+from accous.service.interface import ARROW_EXAMPLE, arrow_example, interface_of, interface_page
 from accous.service.learner import Learner, Parsed
 from accous.service.live import Events, Metrics, ReadingTimer, read_event_id
 from accous.service.log import Record
@@ -529,7 +529,7 @@ class Pages:
 
     async def arrow_example(self, _request: Request) -> Response:
         """Return a row in Arrow IPC, which JSON cannot hold."""
-        return respond(Examples(self._service).arrow, "application/vnd.apache.arrow.stream")
+        return respond(arrow_example(self._service), "application/vnd.apache.arrow.stream")
 
     async def interface(self, request: Request) -> Response:
         """Return the description as a page."""
@@ -624,7 +624,7 @@ class _Guarded:
     ) -> None:  # fmt: skip
         self._service, self._name, self._endpoint = service, name, endpoint
         self._scope, self._accepts_cookie = scope, accepts_cookie
-        self._seconds = service.metrics.request_seconds.labels(name)
+        self._seconds: Any = None
         self._counters: dict[int, Any] = {}
 
     async def answer(self, request: Request) -> Response:
@@ -662,6 +662,8 @@ class _Guarded:
             service.gate.require(request, self._scope, accepts_cookie=self._accepts_cookie)
 
     def _count(self, status: int, seconds: float) -> None:
+        if self._seconds is None:
+            self._seconds = self._service.metrics.request_seconds.labels(self._name)
         self._seconds.observe(seconds)
         counter = self._counters.get(status)
         if counter is None:

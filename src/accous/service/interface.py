@@ -5,181 +5,140 @@ from __future__ import annotations
 import io
 import json
 from datetime import UTC, datetime
-from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import polars as pl
 
-from accous.service.bodies import make_ids, prediction_content
+from accous.service.bodies import LabelsBody, RowsBody, Value, make_ids, prediction_content
 from accous.table.columns import CategoryColumn, DateColumn, NumberColumn
 
 if TYPE_CHECKING:
     from accous.service.app import Service
 
-# --- Examples for one model: an ordinary row in each of the forms that the service takes, and what it answers
+# --- The forms of responses; those of requests are the types by which bodies are decoded
+
+
+class Predictions(msgspec.Struct):
+    """Predictions, and what was asked for besides them."""
+
+    round: int
+    predictions: list[Value]
+    ids: list[str] = []
+    classes: list[str] = []
+    probabilities: list[list[float]] = []
+    ratio: list[float] = []
+    sets: list[list[Value]] = []
+    intervals: list[list[float | None]] = []
+
+
+class Learned(msgspec.Struct):
+    """The round that was played, and its rows."""
+
+    round: int
+    rows: int
+
+
+class Counted(msgspec.Struct):
+    """What became of late labels."""
+
+    round: int
+    labels: int
+    counted: int
+    counted_before: int
+    before_joining: int
+    without_label: int
+    unmatched: int
+    labelled_rows: int
+    unknown_labels: dict[str, int]
+
+
+class ErrorDetails(msgspec.Struct):
+    """A word for programs, and a sentence for people."""
+
+    code: str
+    message: str
+
+
+class Error(msgspec.Struct):
+    """What is wrong with a request."""
+
+    error: ErrorDetails
+
+
+class ProtocolError(msgspec.Struct):
+    """What is wrong with a request, in the Open Inference Protocol."""
+
+    error: str
+
+
+class Tensor(msgspec.Struct):
+    """A column of rows, or all of them."""
+
+    name: str
+    shape: list[int]
+    datatype: str
+    data: list[Any]
+
+
+class Tensors(msgspec.Struct):
+    """A request of the Open Inference Protocol."""
+
+    inputs: list[Tensor]
+
+
+class Invocation(msgspec.Struct):
+    """A request of MLflow's clients."""
+
+    dataframe_records: list[dict[str, Value]] | None = None
+    instances: list[dict[str, Value]] | None = None
+
+
+Schema = dict[str, Any]
+_TYPES = (RowsBody, LabelsBody, Predictions, Learned, Counted, Error, ProtocolError, Tensors, Invocation)
+
+
+def _schemas(service: Service) -> Schema:
+    """Return the forms that have a name; rows have the columns of this model."""
+    _, found = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
+    columns: Schema = {}
+    for plan in service.served().table_model.encoder.used:
+        if isinstance(plan, NumberColumn):
+            columns[plan.name] = {"type": ["number", "null"]}
+        elif isinstance(plan, DateColumn):
+            # The form is not a regular expression: one date stands for all.
+            columns[plan.name] = {"type": ["string", "null"], "enum": [_ordinary(plan), None]}
+        elif isinstance(plan, CategoryColumn):
+            columns[plan.name] = {"type": ["string", "null"], "examples": plan.levels[:5]}
+    found["Row"] = {"type": "object", "properties": columns, "required": list(columns)}
+    found["RowsBody"]["properties"]["rows"]["items"] = _named("Row")
+    without_key = {name: each for name, each in found["RowsBody"]["properties"].items() if name != "key"}
+    found["RowsToPredict"] = found["RowsBody"] | {"properties": without_key}
+    return found
+
+
+def _named(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+# --- Examples that work on this model as they are
 
 
 ARROW_EXAMPLE = "/docs/example.arrow"
+_ARROW = "application/vnd.apache.arrow.stream"
 
 
-class Examples:
-    """Makes the examples.
+def ordinary_row(service: Service) -> dict[str, Any]:
+    """Return a row of ordinary values."""
+    return {plan.name: _ordinary(plan) for plan in service.served().table_model.encoder.used}
 
-    Parameters
-    ----------
-    service : Service
-    """
 
-    def __init__(self, service: Service) -> None:
-        served = service.served()
-        self._service = service
-        self._table_model, self._salt = served.table_model, served.reader.salt
-        self.row = {plan.name: _ordinary(plan) for plan in self._table_model.encoder.used}
-
-    @property
-    def predict(self) -> dict[str, Any]:
-        """Rows to predict."""
-        return {"rows": [self.row], "include": ["ids", "probabilities", "ratio"]}
-
-    @property
-    def step(self) -> dict[str, Any]:
-        """Rows to predict and to learn from."""
-        return {"rows": [self.row, self.row]}
-
-    @property
-    def adapt(self) -> dict[str, Any]:
-        """Rows to learn from."""
-        return {"rows": [self.row]}
-
-    @property
-    def labels(self) -> dict[str, Any]:
-        """A late label."""
-        label = min(self._table_model.model.task_.truths.tolist())
-        return {"labels": [{"id": make_ids("p0", 0, [label], self._salt)[0], "label": label}]}
-
-    @property
-    def csv(self) -> str:
-        """The same as a table."""
-        lines = (self.row.keys(), self.row.values())
-        return "".join(",".join(_field(value) for value in line) + "\n" for line in lines)
-
-    @property
-    def infer(self) -> dict[str, Any]:
-        """The same in the Open Inference Protocol."""
-        inputs = [
-            {"name": name, "shape": [1], "datatype": "FP64" if isinstance(value, float) else "BYTES", "data": [value]}
-            for name, value in self.row.items()
-        ]
-        return {"inputs": inputs, "outputs": [{"name": "predict"}]}
-
-    @property
-    def invocation(self) -> dict[str, Any]:
-        """The same for MLflow."""
-        return {"dataframe_records": [self.row]}
-
-    @property
-    def arrow(self) -> bytes:
-        """The same in Arrow IPC."""
-        content = io.BytesIO()
-        pl.DataFrame([self.row]).write_ipc_stream(content)
-        return content.getvalue()
-
-    # --- answers ---
-
-    @cached_property
-    def predicted(self) -> dict[str, Any]:
-        """The answer to the rows of `predict`."""
-        reader = self._service.served().reader
-        batch = reader.read_rows([self.row], include=("ids", "probabilities", "ratio"))
-        played = self._table_model.predict_rows(batch.X)
-        return prediction_content(self._table_model, played, batch, origin="p1", salt=self._salt)
-
-    @property
-    def stepped(self) -> dict[str, Any]:
-        """The answer to the rows of `step`."""
-        number, prediction = self._n_rounds + 1, self._prediction
-        ids = make_ids("s1", number, [prediction, prediction], self._salt)
-        return {"round": number, "predictions": [prediction, prediction], "ids": ids}
-
-    @property
-    def adapted(self) -> dict[str, Any]:
-        """The answer to the rows of `adapt`."""
-        return {"round": self._n_rounds + 1, "rows": 1}
-
-    @property
-    def counted(self) -> dict[str, Any]:
-        """The answer to `labels`."""
-        names = ("labels", "counted", "counted_before", "before_joining", "without_label", "unmatched")
-        counts = dict.fromkeys(names, 0) | {"labels": 1, "counted": 1}
-        return {"round": self._n_rounds, **counts, "labelled_rows": 1, "unknown_labels": {}}
-
-    @property
-    def state(self) -> dict[str, Any] | None:
-        """The state as it was read last; None in a worker."""
-        readings = self._service.readings
-        return None if readings is None else self._service.up_to_date(readings.latest.state)
-
-    @property
-    def trust(self) -> dict[str, Any] | None:
-        """The three answers as they were read last."""
-        readings = self._service.readings
-        return None if readings is None else self._service.up_to_date(readings.latest.trust())
-
-    @property
-    def history(self) -> dict[str, Any] | None:
-        """The last round."""
-        readings = self._service.readings
-        return (
-            None if readings is None else self._service.up_to_date(readings.latest.history(max(0, self._n_rounds - 1)))
-        )
-
-    events = 'id: 12.0\nevent: drift\ndata: {"round":12,"kind":"inputs","columns":["x1"],"size":0.4}\n\n'
-    page = "<!doctype html>..."
-    metrics = "# HELP accous_rounds Rounds that the model has learned from.\naccous_rounds 12.0\n"
-
-    @property
-    def welcome(self) -> dict[str, Any]:
-        """The answer of a service that is ready."""
-        return {"status": "ready", "rounds": self._n_rounds}
-
-    @property
-    def inferred(self) -> dict[str, Any]:
-        """The answer to `infer`."""
-        kind = "BYTES" if isinstance(self._prediction, str) else "FP64"
-        output = {"name": "predict", "datatype": kind, "shape": [1], "data": [self._prediction]}
-        return {"model_name": self._service.name, "model_version": "1", "outputs": [output]}
-
-    @property
-    def server(self) -> dict[str, Any]:
-        """What the Open Inference Protocol says of the server."""
-        return {"name": "accous", "version": "1", "extensions": ["binary_tensor_data"]}
-
-    @property
-    def model(self) -> dict[str, Any]:
-        """What the Open Inference Protocol says of the model."""
-        inputs = [{"name": each["name"], "datatype": each["datatype"], "shape": [-1]} for each in self.infer["inputs"]]
-        outputs = [{"name": "predict", "datatype": self.inferred["outputs"][0]["datatype"], "shape": [-1]}]
-        content = {"name": self._service.name, "versions": ["1"], "platform": "accous"}
-        return content | {"inputs": inputs, "outputs": outputs}
-
-    @property
-    def ready(self) -> dict[str, Any]:
-        """What the Open Inference Protocol says of a model that is ready."""
-        return {"name": self._service.name, "ready": True}
-
-    @property
-    def invoked(self) -> dict[str, Any]:
-        """The answer to `invocation`."""
-        return {"predictions": [self._prediction]}
-
-    @property
-    def _n_rounds(self) -> int:
-        return int(self._table_model.model.n_rounds_)
-
-    @property
-    def _prediction(self) -> Any:
-        return self.predicted["predictions"][0]
+def arrow_example(service: Service) -> bytes:
+    """Return the row in Arrow IPC, which JSON cannot hold."""
+    content = io.BytesIO()
+    pl.DataFrame([ordinary_row(service)]).write_ipc_stream(content)
+    return content.getvalue()
 
 
 def _ordinary(plan: Any) -> Any:
@@ -190,159 +149,142 @@ def _ordinary(plan: Any) -> Any:
     return plan.levels[0] if isinstance(plan, CategoryColumn) and plan.levels else ""
 
 
-def _field(value: Any) -> str:
-    text = str(value)
-    return '"' + text.replace('"', '""') + '"' if any(each in text for each in ',"\n\r') else text
-
-
-# --- The forms of requests and answers, as JSON Schema for the description of the interface
-
-
-Schema = dict[str, Any]
-COUNT: Schema = {"type": "integer", "minimum": 0}
-
-
-def schemas_of(service: Service) -> Schema:
-    """Return the forms that have a name, for this model."""
+def _requests(service: Service, row: dict[str, Any]) -> dict[str, Any]:
+    """Return the body of a request to each address."""
+    served = service.served()
+    label = min(served.table_model.model.task_.truths.tolist())
+    tensors = [
+        {"name": name, "shape": [1], "datatype": "FP64" if isinstance(value, float) else "BYTES", "data": [value]}
+        for name, value in row.items()
+    ]
     return {
-        "Row": _row(service),
-        "Rows": _rows_schema(has_key=True),
-        "RowsToPredict": _rows_schema(has_key=False),
-        "Labels": _labels(),
-        "Predictions": _predictions(),
-        "Error": _error(),
-        "ProtocolError": _protocol_error(),
+        "/v1/predict": {"rows": [row], "include": ["ids", "probabilities", "ratio"]},
+        "/v1/step": {"rows": [row, row]},
+        "/v1/adapt": {"rows": [row]},
+        "/v1/labels": {"labels": [{"id": make_ids("p0", 0, [label], served.reader.salt)[0], "label": label}]},
+        "infer": {"inputs": tensors, "outputs": [{"name": "predict"}]},
+        "/invocations": {"dataframe_records": [row]},
     }
 
 
-def _row(service: Service) -> Schema:
-    properties: Schema = {}
-    for plan in service.served().table_model.encoder.used:
-        if isinstance(plan, NumberColumn):
-            properties[plan.name] = {"type": ["number", "null"]}
-        elif isinstance(plan, DateColumn):
-            # The form is not a regular expression: one date stands for all.
-            shown = datetime(2026, 1, 31, 12, 30, 15, tzinfo=UTC).strftime(plan.form or "%Y-%m-%d %H:%M:%S")
-            properties[plan.name] = {"type": ["string", "null"], "enum": [shown, None], "examples": [shown]}
-        elif isinstance(plan, CategoryColumn):
-            properties[plan.name] = {"type": ["string", "null"], "examples": plan.levels[:5]}
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": _value()}
-
-
-def _value() -> Schema:
-    return {"type": ["number", "string", "boolean", "null"]}
-
-
-def _rows_schema(*, has_key: bool) -> Schema:
-    key = {"type": ["string", "null"], "description": "A column that names the rows; labels may come by it."}
-    words = {"type": "array", "items": {"enum": ["ids", "probabilities", "ratio", "sets"]}}
-    return {
-        "type": "object",
-        "required": ["rows"],
-        "additionalProperties": False,
-        "properties": {
-            "rows": {"type": "array", "items": {"$ref": "#/components/schemas/Row"}},
-            **({"key": key} if has_key else {}),
-            "include": words | {"description": "What the answer has besides the predictions.", "default": ["ids"]},
-            "alpha": {
-                "type": "number",
-                "exclusiveMinimum": 0,
-                "exclusiveMaximum": 1,
-                "description": "Share of rows whose true class may be missing from the prediction set.",
-                "default": 0.1,
-            },
-        },
+def _responses(service: Service, row: dict[str, Any]) -> dict[str, Any]:
+    """Return the response of each address in JSON."""
+    served, readings, number = service.served(), service.readings, service.n_rounds
+    batch = served.reader.read_rows([row], include=("ids", "probabilities", "ratio"))
+    played = served.table_model.predict_rows(batch.X)
+    predicted = prediction_content(served.table_model, played, batch, origin="p1", salt=served.reader.salt)
+    (made,) = predicted["predictions"]
+    kind = "BYTES" if isinstance(made, str) else "FP64"
+    output = {"name": "predict", "datatype": kind, "shape": [1]}
+    counts = dict.fromkeys(Counted.__struct_fields__, 0) | {"round": number, "labels": 1, "counted": 1}
+    found: dict[str, Any] = {
+        "/v1/predict": predicted,
+        "/v1/step": {"round": number + 1, "predictions": [made, made], "ids": ["s1.0.1.eWVz.0", "s1.1.1.eWVz.0"]},
+        "/v1/adapt": {"round": number + 1, "rows": 1},
+        "/v1/labels": counts | {"labelled_rows": 1, "unknown_labels": {}},
+        "infer": {"model_name": service.name, "model_version": "1", "outputs": [output | {"data": [made]}]},
+        "/invocations": {"predictions": [made]},
+        "/v2": {"name": "accous", "version": "1", "extensions": ["binary_tensor_data"]},
+        "model": {"name": service.name, "versions": ["1"], "platform": "accous", "inputs": [], "outputs": [output]},
+        "ready": {"name": service.name, "ready": True},
+        "/healthz": {"status": "alive"},
+        "/readyz": {"status": "ready", "rounds": number},
     }
+    if readings is not None:
+        latest = readings.latest
+        looks = {"state": latest.state, "trust": latest.trust(), "history": latest.history(max(0, number - 1))}
+        found |= {f"/v1/{name}": service.up_to_date(each) for name, each in looks.items()}
+    return found
 
 
-def _labels() -> Schema:
-    label = {
-        "type": "object",
-        "required": ["label"],
-        "additionalProperties": False,
-        "properties": {
-            "label": _value(),
-            "id": {"type": ["string", "null"], "description": "Of the prediction."},
-            "key": {"type": ["string", "number", "null"], "description": "Your own name of the row."},
-            "row": {"type": ["object", "null"], "description": "The row itself, to test whether P(y | x) has changed."},
-        },
-    }
-    return {
-        "type": "object",
-        "required": ["labels"],
-        "additionalProperties": False,
-        "properties": {"labels": {"type": "array", "minItems": 1, "items": label}},
-    }
+# --- The description in OpenAPI
 
 
-def _predictions() -> Schema:
-    texts, numbers = {"type": "array", "items": {"type": "string"}}, {"type": "array", "items": {"type": "number"}}
-    return {
-        "type": "object",
-        "required": ["round", "predictions"],
-        "properties": {
-            "round": COUNT | {"description": "Rounds that the model had learned from."},
-            "predictions": {"type": "array", "items": _value()},
-            "ids": texts | {"description": "Send these with late labels."},
-            "classes": texts,
-            "probabilities": {"type": "array", "items": numbers},
-            "ratio": numbers | {"description": "How much more common such a row is now than in the reference."},
-            "sets": {"type": "array", "items": {"type": "array", "items": _value()}},
-            "intervals": {"type": "array", "items": {"type": "array", "items": {"type": ["number", "null"]}}},
-        },
-    }
+def _parameter(name: str, where: str, text: str, **schema: Any) -> Schema:
+    return {"name": name, "in": where, "description": text, "schema": {"type": "string"} | schema}
 
 
-def _error() -> Schema:
-    texts = {"type": "string"}
-    error = {"type": "object", "required": ["code", "message"], "properties": {"code": texts, "message": texts}}
-    return {"type": "object", "required": ["error"], "properties": {"error": error}}
-
-
-def _protocol_error() -> Schema:
-    return {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
-
-
-def tensors() -> Schema:
-    """What the Open Inference Protocol sends."""
-    tensor = {
-        "type": "object",
-        "required": ["name", "shape", "datatype", "data"],
-        "properties": {
-            "name": {"type": "string"},
-            "shape": {"type": "array", "items": COUNT},
-            "datatype": {"type": "string"},
-            "data": {"type": "array"},
-        },
-    }
-    inputs, wanted = {"type": "array", "items": tensor}, {"enum": ["predict", "probabilities", "ratio"]}
-    output = {"type": "object", "required": ["name"], "properties": {"name": wanted}}
-    properties = {"inputs": inputs, "id": {"type": "string"}, "outputs": {"type": "array", "items": output}}
-    return {"type": "object", "required": ["inputs"], "properties": properties}
-
-
-def invocation() -> Schema:
-    """What clients of MLflow send."""
-    rows = {"type": "array", "items": {"$ref": "#/components/schemas/Row"}}
-    return {"type": "object", "properties": {"dataframe_records": rows, "instances": rows}}
-
-
-# --- The description of the interface in OpenAPI, with examples that work as they are
-
-
-_ANY: Schema = {"type": "object"}
-_KEY: Schema = {
-    "name": "Idempotency-Key",
-    "in": "header",
-    "description": "Your name for the batch: repeat the request with it, and the batch counts once.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
-}
-_ARROW = "application/vnd.apache.arrow.stream"
+_KEY = _parameter(
+    "Idempotency-Key", "header", "Your name for the batch: repeat the request with it, and the batch counts once.",
+    minLength=1, maxLength=255, pattern="^[!-~]+$",
+)  # fmt: skip
+_INCLUDE = _parameter("include", "query", "Parts of the response, with commas between them. For CSV and Arrow.")
+_ALPHA = _parameter("alpha", "query", "Share of rows whose true class may be missing from its set. For CSV and Arrow.")
+_NAMES = _parameter("key", "query", "A column that names the rows; labels may come by it. For CSV and Arrow.")
+_SINCE = _parameter("since", "query", "Leave out the rounds up to this one.", type="integer", minimum=0, maximum=10**15)
+_LAST = _parameter("Last-Event-ID", "header", "The id of the last event that you saw: you get what came after it.")
+_EVENT = 'id: 12.0\nevent: drift\ndata: {"round":12,"kind":"inputs","columns":["x1"],"size":0.4}\n\n'
+_METRIC = "# HELP accous_rounds Rounds that the model has learned from.\naccous_rounds 12.0\n"
 
 
 def interface_of(service: Service) -> Schema:
     """Return the description for this model: its columns and classes are in it."""
-    made = Examples(service)
+    row = ordinary_row(service)
+    requests, responses = _requests(service, row), _responses(service, row)
+
+    def rows(path: str, form: str) -> Schema:
+        table = pl.DataFrame([row]).write_csv()
+        binary = {"type": "string", "format": "binary"}
+        return {
+            "application/json": {"schema": _named(form), "example": requests[path]},
+            "text/csv": {"schema": {"type": "string"}, "example": table},
+            _ARROW: {"schema": binary, "examples": {"a row": {"externalValue": ARROW_EXAMPLE}}},
+        }
+
+    def body(path: str, form: str) -> Schema:
+        return {"application/json": {"schema": _named(form), "example": requests[path]}}
+
+    def response(path: str, form: str = "") -> Schema:
+        schema = _named(form) if form else {"type": "object"}
+        return {"application/json": {"schema": schema, "example": responses.get(path)}}
+
+    def text(kind: str, example: str) -> Schema:
+        return {kind: {"schema": {"type": "string"}, "example": example}}
+
+    model, protocol = f"/v2/models/{service.name}", "Open Inference Protocol: "
+    posts = {
+        "/v1/predict": _operation(
+            "Predict rows; nothing is learned.", response("/v1/predict", "Predictions"),
+            body=rows("/v1/predict", "RowsToPredict"), parameters=[_INCLUDE, _ALPHA],
+        ),
+        "/v1/step": _operation(
+            "Predict rows, then learn from them.", response("/v1/step", "Predictions"),
+            body=rows("/v1/step", "RowsBody"), parameters=[_KEY, _INCLUDE, _ALPHA, _NAMES],
+        ),
+        "/v1/adapt": _operation(
+            "Learn from rows.", response("/v1/adapt", "Learned"),
+            body=rows("/v1/adapt", "RowsBody"), parameters=[_KEY, _NAMES],
+        ),
+        "/v1/labels": _operation(
+            "Count labels that arrived late, by the ids or keys of predictions. Nothing is learned from them.",
+            response("/v1/labels", "Counted"), body=body("/v1/labels", "LabelsBody"), parameters=[_KEY],
+        ),
+        f"{model}/infer": _operation(
+            f"{protocol}predict.", response("infer"), body=body("infer", "Tensors"), error="ProtocolError"
+        ),
+        "/invocations": _operation(
+            "Predict, as MLflow's scoring server does.", response("/invocations"),
+            body=body("/invocations", "Invocation"),
+        ),
+    }  # fmt: skip
+    events, page = text("text/event-stream", _EVENT), text("text/html", "<!doctype html>...")
+    gets = {
+        "/v1/state": _operation("What accous inspect --json prints.", response("/v1/state")),
+        "/v1/trust": _operation("Three answers and the verdict.", response("/v1/trust")),
+        "/v1/history": _operation(
+            "The rounds so far, in at most 512 points.", response("/v1/history"), parameters=[_SINCE]
+        ),
+        "/v1/events": _operation("Events: reading, drift, verdict, activity.", events, parameters=[_LAST]),
+        "/report": _operation("The report, as a page.", page),
+        "/metrics": _operation("Metrics for Prometheus.", text("text/plain", _METRIC)),
+        "/v2": _operation(f"{protocol}the server.", response("/v2"), is_open=True, error="ProtocolError"),
+        model: _operation(f"{protocol}inputs and outputs.", response("model"), error="ProtocolError"),
+        f"{model}/ready": _operation(
+            f"{protocol}whether the model is ready.", response("ready"), is_open=True, error="ProtocolError"
+        ),
+        "/healthz": _operation("Whether the process is alive.", response("/healthz"), is_open=True),
+        "/readyz": _operation("Whether requests are welcome.", response("/readyz"), is_open=True),
+    }
     return {
         "openapi": "3.1.0",
         "info": {
@@ -350,179 +292,36 @@ def interface_of(service: Service) -> Schema:
             "version": "1",
             "description": "A model that follows its inputs as they drift. Every error has the shape of Error.",
         },
-        "paths": _learning(made) | _looking(made) | _inference(service, made) | _plain(made),
+        "paths": {path: {"post": each} for path, each in posts.items()}
+        | {path: {"get": each} for path, each in gets.items()},
         "components": {
-            "schemas": schemas_of(service),
+            "schemas": _schemas(service),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"token": []}] if not service.gate.tokens.is_open else [{}],
     }
 
 
-def _learning(made: Examples) -> Schema:
-    predictions = _named("Predictions")
-    learned = {"type": "object", "required": ["round", "rows"], "properties": {"round": COUNT, "rows": COUNT}}
-    counted = {"type": "object", "required": list(made.counted), "properties": dict.fromkeys(made.counted, COUNT)}
-    labels = {"application/json": {"schema": _named("Labels"), "example": made.labels}}
-    include = _choice("include", "Parts of the answer besides the predictions, with commas between them.")
-    alpha = _choice("alpha", "Share of rows whose true class may be missing from the prediction set.")
-    key = _choice("key", "A column that names the rows; labels may come by it.")
-    return {
-        "/v1/predict": {
-            "post": _operation(
-                "Predict rows; nothing is learned.", predictions, made.predicted,
-                body=_rows(made, made.predict, "RowsToPredict"), parameters=[include, alpha],
-            )
-        },
-        "/v1/step": {
-            "post": _operation(
-                "Predict rows, then learn from them.", predictions, made.stepped,
-                body=_rows(made, made.step), parameters=[_KEY, include, alpha, key],
-            )
-        },
-        "/v1/adapt": {
-            "post": _operation(
-                "Learn from rows.", learned, made.adapted, body=_rows(made, made.adapt), parameters=[_KEY, key]
-            )
-        },
-        "/v1/labels": {
-            "post": _operation(
-                "Count labels that arrived late, by the ids or keys of predictions. Nothing is learned from them.",
-                counted, made.counted, body={"required": True, "content": labels}, parameters=[_KEY],
-            )
-        },
-    }  # fmt: skip
-
-
-def _looking(made: Examples) -> Schema:
-    since = {
-        "name": "since",
-        "in": "query",
-        "description": "Leave out the rounds up to this one.",
-        "schema": {"type": "integer", "minimum": 0, "maximum": 10**15},
-    }
-    last = {
-        "name": "Last-Event-ID",
-        "in": "header",
-        "description": "The id of the last event that you saw: you get what came after it.",
-        "schema": {"type": "string"},
-    }
-    history = "The rounds so far, in at most 512 points."
-    return {
-        "/v1/state": {"get": _operation("What accous inspect --json prints.", _ANY, made.state)},
-        "/v1/trust": {"get": _operation("Three answers and the verdict.", _ANY, made.trust)},
-        "/v1/history": {"get": _operation(history, _ANY, made.history, parameters=[since])},
-        "/v1/events": {
-            "get": _operation(
-                "Server-sent events: reading, drift, verdict, activity.", _text("text/event-stream", made.events),
-                parameters=[last],
-            )
-        },
-        "/report": {"get": _operation("The report, as a page.", _text("text/html", made.page))},
-        "/metrics": {"get": _operation("Metrics for Prometheus.", _text("text/plain", made.metrics))},
-    }  # fmt: skip
-
-
-def _inference(service: Service, made: Examples) -> Schema:
-    infer = {"required": True, "content": {"application/json": {"schema": tensors(), "example": made.infer}}}
-    forms = {"application/json": {"schema": invocation(), "example": made.invocation}}
-    place = f"/v2/models/{service.name}"
-    return {
-        "/v2": {"get": _protocol("the server", made.server, is_open=True)},
-        place: {"get": _protocol("inputs and outputs of the model", made.model)},
-        f"{place}/ready": {"get": _protocol("whether the model is ready", made.ready, is_open=True)},
-        f"{place}/infer": {"post": _protocol("predict", made.inferred, body=infer)},
-        "/invocations": {
-            "post": _operation(
-                "Predict, as MLflow's scoring server does.", _ANY, made.invoked,
-                body={"required": True, "content": forms},
-            )
-        },
-    }  # fmt: skip
-
-
-def _plain(made: Examples) -> Schema:
-    return {
-        "/healthz": {"get": _operation("Whether the process is alive.", _ANY, {"status": "alive"}, is_open=True)},
-        "/readyz": {"get": _operation("Whether requests are welcome.", _ANY, made.welcome, is_open=True)},
-    }
-
-
-# --- parts ---
-
-
-def _rows(made: Examples, example: Any, name: str = "Rows") -> Schema:
-    arrow = {"schema": {"type": "string", "format": "binary"}, "examples": {"a row": {"externalValue": ARROW_EXAMPLE}}}
-    content = {
-        "application/json": {"schema": _named(name), "example": example},
-        "text/csv": {"schema": {"type": "string"}, "example": made.csv},
-        _ARROW: arrow,
-    }
-    return {"required": True, "content": content}
-
-
-def _protocol(what: str, example: Any, *, body: Schema | None = None, is_open: bool = False) -> Schema:
-    text = f"Open Inference Protocol: {what}."
-    return _operation(text, _ANY, example, body=body, is_open=is_open, error="ProtocolError")
-
-
 def _operation(
-    summary: str,
-    schema: Schema,
-    example: Any = None,
-    *,
-    body: Schema | None = None,
-    parameters: list[Schema] | None = None,
-    is_open: bool = False,
-    error: str = "Error",
-) -> Schema:
-    """Describe an endpoint.
-
-    Parameters
-    ----------
-    summary : str
-    schema : dict
-        Of the answer; or its content, by kinds.
-    example : optional
-        Of the answer.
-    body : dict, optional
-        What is sent.
-    parameters : list of dict, optional
-    is_open : bool
-        Whether it needs no token.
-    error : str
-        The form of errors.
-    """
-    content = schema if any("/" in name for name in schema) else {"application/json": {"schema": schema}}
-    if example is not None:
-        content["application/json"]["example"] = example
+    summary: str, content: Schema, *, body: Schema | None = None, parameters: list[Schema] | None = None,
+    is_open: bool = False, error: str = "Error",
+) -> Schema:  # fmt: skip
+    """Describe an endpoint: what it returns, what is sent, whether it needs no token, and the form of its errors."""
     refused = {"description": "Refused.", "content": {"application/json": {"schema": _named(error)}}}
-    made: Schema = {"summary": summary, "responses": {"200": {"description": "Done.", "content": content}}}
-    made["responses"] |= {"4XX": refused, "503": refused}
+    done = {"description": "Done.", "content": content}
+    found: Schema = {"summary": summary, "responses": {"200": done, "4XX": refused, "503": refused}}
     if body is not None:
-        made["requestBody"] = body
-        made["responses"]["507"] = refused
+        found["requestBody"] = {"required": True, "content": body}
+        found["responses"]["507"] = refused
     if is_open:
-        made["security"] = []
-    return made if not parameters else made | {"parameters": parameters}
+        found["security"] = []
+    return found | ({"parameters": parameters} if parameters else {})
 
 
-def _named(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}
+# --- The description as a page: every endpoint with a request that you can paste
 
 
-def _text(kind: str, example: str) -> Schema:
-    return {kind: {"schema": {"type": "string"}, "example": example}}
-
-
-def _choice(name: str, text: str) -> Schema:
-    return {"name": name, "in": "query", "description": f"{text} For CSV and Arrow.", "schema": {"type": "string"}}
-
-
-# --- The description of the interface as a page: every endpoint with a request that you can paste
-
-
-def interface_page(interface: dict[str, Any], assets: str, host: str) -> str:
+def interface_page(interface: Schema, assets: str, host: str) -> str:
     """Return the page.
 
     Parameters
@@ -552,16 +351,13 @@ def interface_page(interface: dict[str, Any], assets: str, host: str) -> str:
     )
 
 
-def _section(address: str, path: str, method: str, operation: dict[str, Any], *, needs_token: bool) -> str:
-    token = ' -H "Authorization: Bearer $TOKEN"' if needs_token and operation.get("security") != [] else ""
+def _section(address: str, path: str, method: str, operation: Schema, *, needs_token: bool) -> str:
+    command = f"curl {address}"
+    if needs_token and operation.get("security") != []:
+        command += ' -H "Authorization: Bearer $TOKEN"'
+    if method == "POST":
+        found = operation["requestBody"]["content"]["application/json"]["example"]
+        body = json.dumps(found, ensure_ascii=False).replace("'", "'\\''")
+        command += f" -H 'Content-Type: application/json' \\\n  -d '{body}'"
     head = f'<section><h2><span class="method">{method}</span> <code>{escape(path)}</code></h2>'
-    return f"{head}<p>{escape(operation['summary'])}</p>{_example(address + token, method, operation)}</section>"
-
-
-def _example(address: str, method: str, operation: dict[str, Any]) -> str:
-    if method == "GET":
-        return f"<pre>{escape(f'curl {address}')}</pre>"
-    found = operation["requestBody"]["content"]["application/json"]["example"]
-    body = json.dumps(found, ensure_ascii=False).replace("'", "'\\''")
-    command = f"curl {address} -H 'Content-Type: application/json' \\\n  -d '{body}'"
-    return f"<pre>{escape(command)}</pre>"
+    return f"{head}<p>{escape(operation['summary'])}</p><pre>{escape(command)}</pre></section>"
