@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,6 @@ from accous.service.bodies import (
     Result,
     Value,
     decode_json,
-    decode_rows,
     json_result,
     media_type,
     plain_predictions,
@@ -254,7 +254,7 @@ class _Split(msgspec.Struct, forbid_unknown_fields=True):
     index: list[Any] | None = None
 
 
-class _InvocationsRequest(msgspec.Struct, forbid_unknown_fields=True):
+class _Invocation(msgspec.Struct, forbid_unknown_fields=True):
     dataframe_split: _Split | None = None
     dataframe_records: list[dict[str, Value]] | None = None
     instances: list[dict[str, Value] | list[Value]] | None = None
@@ -279,55 +279,28 @@ class Invocations:
         return await self._service.bodies.read(request, partial(self._invoke, content_type))
 
     def _invoke(self, content_type: str, body: bytes) -> Result:
-        served = self._service.served()
-        batch = self._read(served, body, content_type)
+        served, limits = self._service.served(), self._service.limits
+        if media_type(content_type) == "application/json":
+            asked = decode_json(body, _Invocation, limits)
+            batch = served.reader.read_rows(_rows(asked, served.reader.columns, limits))
+        else:
+            batch = served.reader.read(body, content_type, {})
         played = self._service.predict(served, batch, needs_ratio=False)
         return json_result({"predictions": plain_predictions(served.table_model.kind, played)})
 
-    def _read(self, served: Served, body: bytes, content_type: str) -> Batch:
-        limits = self._service.limits
-        if media_type(content_type) != "application/json":
-            frame = decode_rows(body, content_type, limits)
-            assert not isinstance(frame, msgspec.Struct)
-            return served.reader.read_frame(frame)
-        request = decode_json(body, _InvocationsRequest, limits)
-        _require_size(request, limits)
-        return served.reader.read_rows(_rows(request, served.reader.columns))
 
-
-def _require_size(request: _InvocationsRequest, limits: Limits) -> None:
-    require_table(request.dataframe_records or request.instances or (), limits)
-    if request.dataframe_split is not None:
-        require_columns(len(request.dataframe_split.columns), limits)
-        require_table(request.dataframe_split.data, limits)
-    if request.inputs is not None:
-        require_columns(len(request.inputs), limits)
-        require_rows(max(map(len, request.inputs.values()), default=0), limits)
-
-
-def _rows(request: _InvocationsRequest, names: list[str]) -> list[dict[str, Any]]:
-    forms = (request.dataframe_split, request.dataframe_records, request.instances, request.inputs)
+def _rows(asked: _Invocation, names: list[str], limits: Limits) -> list[dict[str, Any]]:
+    forms = (asked.dataframe_split, asked.dataframe_records, asked.instances, asked.inputs)
     if sum(form is not None for form in forms) != 1:
         raise HttpError(422, "invalid", "Use one of dataframe_split, dataframe_records, instances and inputs.")
-    if request.dataframe_records is not None:
-        return request.dataframe_records
-    if request.dataframe_split is not None:
-        split = request.dataframe_split
-        return [_named(split.columns, values, row) for row, values in enumerate(split.data)]
-    if request.inputs is not None:
-        if len({len(values) for values in request.inputs.values()}) > 1:
-            raise HttpError(422, "invalid", "The columns of inputs have different numbers of rows.")
-        columns = request.inputs
-        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    rows = request.instances or []
-    return [each if isinstance(each, dict) else _named(names, each, row) for row, each in enumerate(rows)]
-
-
-def _named(names: list[str], values: list[Any], row: int) -> dict[str, Any]:
-    if len(values) != len(names):
-        raise HttpError(
-            422,
-            "invalid",
-            f"Row {row} (counted from 0) has {count(len(values), 'value')} for {count(len(names), 'column')}.",
-        )
-    return dict(zip(names, values, strict=True))
+    rows: Sequence[Any] = asked.dataframe_records or asked.instances or ()
+    try:
+        if asked.dataframe_split is not None:
+            names, rows = asked.dataframe_split.columns, asked.dataframe_split.data
+        if asked.inputs is not None:
+            names, rows = list(asked.inputs), list(zip(*asked.inputs.values(), strict=True))
+        require_table(rows, limits)
+        return [row if isinstance(row, dict) else dict(zip(names, row, strict=True)) for row in rows]
+    except ValueError:
+        text = "Rows and columns must have as many values as their table has columns and rows."
+        raise HttpError(422, "invalid", text) from None
