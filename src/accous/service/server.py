@@ -513,7 +513,7 @@ def serve(settings: Settings, on_ready: OnReady) -> None:
             read_sock = stack.enter_context(listen(settings.host, settings.read_port)) if settings.workers else None
             owned = open_owned(settings.model, settings.limits, settings.estimator)
         except OSError as error:
-            text = f"{settings.model} cannot be written to ({error.strerror or error})"
+            text = f"{settings.model} cannot be served ({error.strerror or error})"
             raise CheckpointError(
                 f"{text}: a service needs a folder to which it can write its log and the model."
             ) from None
