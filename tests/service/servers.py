@@ -93,7 +93,7 @@ class Server:
 
         def is_there() -> bool:
             found[:] = [self.client.get("/v1/state").json()]
-            return found[0]["rounds"] >= n_rounds
+            return found[0]["as_of_round"] >= n_rounds
 
         wait_for(is_there, f"reading after round {n_rounds}")
         return found[0]
@@ -110,7 +110,7 @@ def held(forks: ForkServer, folder: Path, limits: str = "") -> Iterator[tuple[ht
     """A server whose learner has to wait for its turn until you send SIGUSR1; with limits that have no option."""
     code = f"""
 import signal, sys, threading
-from accous.service import http as limits, server as serving
+from accous.service import bodies as limits, server as serving
 from pathlib import Path
 
 signal.signal(signal.SIGUSR1, lambda *_: is_free.set())

@@ -116,7 +116,7 @@ def test_strange_but_usable_values_are_used(server, mixed):
     ("kind", "content", "code"),
     [
         ("text/csv", b"", "malformed_csv"),
-        ("text/csv", b"\xff\xfe\x00", "wrong_columns"),
+        ("text/csv", b"\xff\xfe\x00", "malformed_csv"),
         ("text/csv", b"x0,x1\n1,2,3\n", "malformed_csv"),
         ("text/csv", b"a,b\n1,2\n", "wrong_columns"),
         ("application/vnd.apache.arrow.stream", b"", "malformed_arrow"),
@@ -220,10 +220,10 @@ def test_a_body_that_is_longer_than_it_says_or_may_be(server):
 
 def test_a_head_without_end_is_refused_soon(server):
     answer = talk(server, b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ", *[b"x" * 65_536] * 40)
-    assert answer.startswith(b"HTTP/1.1 431 ")
-    assert b"head_too_large" in answer
-    answer = talk(server, b"GET /" + b"y" * 200_000, b"y" * 200_000)
-    assert answer.startswith(b"HTTP/1.1 431 ")
+    # Who still sends may see a connection that is reset.
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 400 ")
+    answer = talk(server, b"GET /" + b"y" * 70_000)
+    assert answer.startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_what_is_not_http(server, content):
 
 
 def test_a_request_without_a_host(server):
-    assert talk(server, b"GET /v1/state HTTP/1.1\r\nConnection: close\r\n\r\n").startswith(b"HTTP/1.1 421")
+    assert talk(server, b"GET /v1/state HTTP/1.1\r\nConnection: close\r\n\r\n").startswith(b"HTTP/1.1 400")
 
 
 def test_a_client_that_leaves_in_the_middle_disturbs_nobody(server, mixed):
@@ -270,9 +270,10 @@ def test_a_socket_that_is_half_closed_is_answered(forks, numbers, tmp_path):
             assert answer.count(b"HTTP/1.1 200") == 2
             assert b'"round":%d' % first in answer
             assert b'"round":%d' % (first + 1) in answer
-        # A request that is not all there gets no answer, and a stream ends: both connections close.
-        assert half_closed(server.port, request[:-5]) == b""
+        # The beginning of a request gets no answer, and a stream ends: both connections close.
         assert half_closed(server.port, b"GET /v1/ev") == b""
+        events = half_closed(server.port, b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert events.count(b"event: ") <= 1
         assert server.client.get("/readyz").json()["rounds"] == 4
 
 
@@ -280,13 +281,15 @@ def test_beyond_the_connections_the_refusal_has_our_shape(forks, numbers, tmp_pa
     with limited(forks, numbers.copy(tmp_path / "model"), "connections=3") as port, contextlib.ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE))
-        refused = httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False, timeout=PATIENCE)
+        address = f"http://127.0.0.1:{port}"
+        assert httpx.get(f"{address}/healthz", trust_env=False, timeout=PATIENCE).status_code == 200
+        refused = httpx.get(f"{address}/v1/state", trust_env=False, timeout=PATIENCE)
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         assert refused.json()["error"]["code"] == "too_many_connections"
         stack.close()
 
         def is_welcome() -> bool:
-            return httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False, timeout=PATIENCE).status_code == 200
+            return httpx.get(f"{address}/v1/state", trust_env=False, timeout=PATIENCE).status_code == 200
 
         wait_for(is_welcome, "room for a connection")
 
@@ -296,7 +299,7 @@ def limited(forks, folder, limits: str):
     """A server with limits that have no option; yields its port."""
     code = f"""
 import sys
-from accous.service import http as limits, server as serving
+from accous.service import bodies as limits, server as serving
 from pathlib import Path
 serving.serve(
     serving.Settings(model=Path(sys.argv[1]), port=0, limits=limits.Limits({limits})),
@@ -315,13 +318,16 @@ def test_slow_clients_are_given_up_and_disturb_nobody(forks, mixed, tmp_path):
         post = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         begun = b"GET / HTTP/1.1\r\nHost: loc"
         whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        heads = (b"", begun, post + b"Content-Length: 9\r\n\r\n{", whole + begun)
+        heads = (b"", begun, post + b"Content-Length: 9\r\n\r\n{", whole)
         answers: dict[bytes, bytes] = {}
 
         def wait(head: bytes) -> None:
             with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as raw:
                 raw.sendall(head)
-                answers[head] = raw.makefile("rb").read()
+                first = raw.recv(1 << 16) if head == whole else b""
+                if head == whole:
+                    raw.sendall(begun)
+                answers[head] = first + raw.makefile("rb").read()
 
         threads = [threading.Thread(target=wait, args=(head,)) for head in heads]
         for thread in threads:

@@ -12,10 +12,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from accous.service.bodies import BatchReader
-from accous.service.http import Limits
+from accous.service.bodies import BatchReader, Limits
 from accous.service.learner import Executor
-from accous.service.log import Kept, Record, open_log
+from accous.service.log import Idempotency, Record, open_log
 from accous.table.model import load_table_model, save_table_model
 from tests.service.conftest import Fitted
 from tests.service.crashes import crash
@@ -33,8 +32,8 @@ class Alone:
 
     def __init__(self, fitted: Fitted, folder: Path) -> None:
         self.folder = fitted.copy(folder)
-        self.table_model, self._kept = load_table_model(folder), Kept()
-        self._executor = Executor(self.table_model, BatchReader(self.table_model, Limits()), self._kept)
+        self.table_model, self._idempotency = load_table_model(folder), Idempotency()
+        self._executor = Executor(self.table_model, BatchReader(self.table_model, Limits()), self._idempotency)
 
     def run(self, path: str, content: dict) -> dict:
         """Play a round, or count labels; return what the service must have answered."""
@@ -44,11 +43,12 @@ class Alone:
         frame = self.table_model.step(pl.DataFrame(content["rows"]))
         number, predictions = self.table_model.model.n_rounds_, frame["prediction"].to_list()
         if "key" in content:
-            self._kept.keep_predictions([row["order"] for row in content["rows"]], predictions, number)
+            self._idempotency.keep_predictions([row["order"] for row in content["rows"]], predictions, number)
         return {"round": number, "rows": frame.height} if path == "/v1/adapt" else {"predictions": predictions}
 
     def content(self) -> tuple[bytes, ...]:
-        save_table_model(self.table_model, self.folder)
+        # As the service does at its end, which reads the error after the last round.
+        save_table_model(self.table_model, self.folder, is_last=True)
         return content_of(self.folder)
 
 

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 import typer
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from accous.cli import app
+from accous.service.live import Metrics
 from tests.docs_pages import ROOT
 
 COMMAND = typer.main.get_command(app).commands["serve"]
@@ -69,6 +72,60 @@ def test_systemd_reads_the_unit(tmp_path):
         ["systemd-analyze", "verify", str(tmp_path / "accous.service")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def expressions() -> list[str]:
+    """What the alerts and the dashboard ask Prometheus for."""
+    rules = yaml.safe_load((ROOT / "deploy" / "prometheus-rules.yml").read_text())
+    board = json.loads((ROOT / "deploy" / "grafana-dashboard.json").read_text())
+    alerts = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    return alerts + [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+
+
+def test_alerts_and_dashboard_ask_for_metrics_and_labels_that_there_are():
+    metrics = Metrics()
+    metrics.requests.labels("predict", "200").inc()
+    metrics.request_seconds.labels("predict").observe(0.1)
+    state = dict.fromkeys(("rounds", "effective_sample_size", "last_drift_round"), 1.0)
+    state |= {"labels_outdated": None, "estimated_error_covered": True, "trust": "verified"}
+    metrics.take_state(state | {f"trust_{name}": "yes" for name in ("inputs", "adaptation", "predictions")}, 5)
+    families = text_string_to_metric_families(metrics.exposition().decode())
+    samples = [sample for family in families for sample in family.samples]
+    labels: dict[str, dict[str, set[str]]] = {}
+    for sample in samples:
+        for name, value in sample.labels.items():
+            labels.setdefault(sample.name, {}).setdefault(name, set()).add(value)
+    known = {sample.name for sample in samples}
+    for expression in expressions():
+        for name, inside in re.findall(r"(accous_\w+)(?:\{(.*?)\})?", expression):
+            assert name in known, expression
+            for label, value in re.findall(r'(\w+)="([^"]*)"', inside):
+                assert value in labels[name][label] or (label, value) == ("status", "500"), expression
+        for group in re.findall(r"by \(([^)]*)\)", expression):
+            assert set(group.split(", ")) <= {"le", "endpoint", "status", "instance"}, expression
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool: apt install prometheus")
+def test_prometheus_reads_the_alerts_and_the_dashboard(tmp_path):
+    board = {
+        "groups": [
+            {"name": "board", "rules": [{"record": f"a:{n}", "expr": each} for n, each in enumerate(expressions())]}
+        ]
+    }
+    (tmp_path / "board.yml").write_text(json.dumps(board))
+    for path in (ROOT / "deploy" / "prometheus-rules.yml", tmp_path / "board.yml"):
+        done = subprocess.run(["promtool", "check", "rules", str(path)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_manifest_for_kserve_starts_a_command_that_exists():
+    page = (ROOT / "docs" / "howto" / "kserve.md").read_text()
+    manifest = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])
+    (container,) = manifest["spec"]["predictor"]["containers"]
+    words = [*container["command"], *container["args"]]
+    assert words[:2] == ["accous", "serve"]
+    assert {word for word in words if word.startswith("--")} <= OPTIONS
+    assert container["readinessProbe"]["httpGet"]["path"] == "/v2/health/ready"
 
 
 HADOLINT = shutil.which("hadolint") or shutil.which("hadolint", path=str(Path(sys.executable).parent))

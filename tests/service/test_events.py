@@ -113,7 +113,7 @@ def test_an_orderly_end_ends_the_streams(forks, model):
 
 def test_what_goes_on_is_told(followed):
     found = next(event for event in events_of(followed) if event["event"] == "activity")
-    assert found["data"].keys() == {"rounds", "predicted_rows", "waiting"}
+    assert found["data"].keys() == {"rounds", "predicted_rows", "waiting", "round", "rows"}
     assert "id" not in found
 
 

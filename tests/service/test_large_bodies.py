@@ -7,11 +7,10 @@ import threading
 import httpx
 import pytest
 
+from accous.service.app import Served, Service, make_app
 from accous.service.auth import Gate, Tokens
-from accous.service.bodies import BatchReader
-from accous.service.http import Limits, Metrics
-from accous.service.server import App
-from accous.service.service import Served, Service
+from accous.service.bodies import BatchReader, Limits
+from accous.service.live import Metrics
 from accous.table.model import load_table_model
 
 N_ROWS = 2_000
@@ -37,7 +36,7 @@ def test_large_bodies_do_not_hold_up_the_event_loop(numbers, path):
     }
 
     async def ask() -> list[threading.Thread]:
-        transport = httpx.ASGITransport(App(service))
+        transport = httpx.ASGITransport(make_app(service))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             for content in contents[path]:
                 answer = await client.post(

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("prometheus_client", reason="needs prometheus_client: pip install 'accous[serve]'")
 
-from accous.service.http import Metrics
+from accous.service.live import Metrics
 
 _STATE: dict[str, Any] = {
     "rounds": 3,

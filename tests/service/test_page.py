@@ -39,6 +39,8 @@ def test_the_page_follows_drift_and_a_restart(forks, numbers, tmp_path, page):
         assert page.text("#headline") == "Nothing to report yet"
         feed(server, numbers.rows, 0, 60)
         page.wait_for_rounds(30)
+        server.wait_for_rounds(30)
+        page.wait_for(lambda: page.run("return document.querySelectorAll('#chart-error svg').length") == 1, "a chart")
         assert page.text("#link-text") == "Live"
         for name in ("error", "sample", "lengths"):
             assert page.run(f"return document.querySelectorAll('#chart-{name} svg').length") == 1, name
@@ -74,6 +76,7 @@ def test_the_page_follows_drift_and_a_restart(forks, numbers, tmp_path, page):
 def fed(forks, numbers, tmp_path_factory):
     with serving(forks, numbers.copy(tmp_path_factory.mktemp("page") / "model")) as server:
         feed(server, numbers.rows, 0, 300, size=4)
+        server.wait_for_rounds(75)  # charts may lag behind the number of rounds
         yield server
 
 

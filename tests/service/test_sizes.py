@@ -10,8 +10,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from accous.service.bodies import require_arrow_size, require_csv_size, require_json_size
-from accous.service.http import Limits, Refusal, unpack
+from accous.service.bodies import (
+    HttpError,
+    Limits,
+    require_arrow_size,
+    require_csv_size,
+    require_json_size,
+    unpack,
+)
 from tests.service.servers import JSON, serving
 
 LIMITS = Limits(rows=20, columns=10, body_bytes=100_000)
@@ -25,7 +31,7 @@ def arrow(frame: pl.DataFrame, kind: str = STREAM, packing: str = "uncompressed"
 
 
 def code_of(check, *arguments, **named) -> str:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(HttpError) as refused:
         check(*arguments, **named)
     return refused.value.code
 
@@ -62,7 +68,7 @@ def test_a_file_that_names_one_piece_often_is_measured_as_often():
 
 def measure(content: bytes) -> None:
     """Measure what may be damaged: nothing but a refusal may come of it."""
-    with contextlib.suppress(Refusal):
+    with contextlib.suppress(HttpError):
         require_arrow_size(content, LIMITS)
 
 

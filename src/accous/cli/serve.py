@@ -91,7 +91,8 @@ def serve(options: ServeOptions) -> int:
     require_folder(options.model)
     serving = import_extra("accous.service.server", "accous serve")
     from accous.service.auth import Tokens, read_token_file
-    from accous.service.http import Limits, SaveEvery
+    from accous.service.bodies import Limits
+    from accous.service.learner import SaveEvery
 
     seconds = (2.0 if options.workers else 60.0) if options.save_seconds is None else options.save_seconds
     settings = serving.Settings(

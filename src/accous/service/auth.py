@@ -1,17 +1,18 @@
-"""Who may ask: hosts, tokens, and the settings of a service."""
+"""Who may ask: hosts, tokens, and the cookie of the page."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import socket
-from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from accous.exceptions import DataError, ParameterError
-from accous.service.http import CLOSE, Call, Limits, Refusal, SaveEvery
+from starlette.requests import Request
+
+from accous.exceptions import ParameterError
+from accous.service.bodies import CLOSE, HttpError
 
 # --- Who may do what: tokens for reading and for writing, compared in constant time, and a cookie for the page
 
@@ -94,7 +95,8 @@ def read_token_file(path: Path) -> Tokens:
 
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
-_CHALLENGE = ((b"www-authenticate", b'Bearer realm="accous"'), *CLOSE)
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+|::1)(?::[0-9]{1,5})?")
+_CHALLENGE = {"www-authenticate": 'Bearer realm="accous"'} | CLOSE
 
 
 class Gate:
@@ -111,114 +113,38 @@ class Gate:
         self.tokens = tokens
         self._hosts = frozenset((*_LOOPBACK, *(host.lower() for host in hosts)))
 
-    def require_host(self, call: Call) -> None:
+    def require_host(self, request: Request) -> None:
         """Refuse a name of this machine that is not its own: a page on the web can make a browser use one."""
         if not self.tokens.is_open:
             return
-        host = call.header(b"host").lower()
-        name = host if host.startswith("[") and host.endswith("]") else host.rpartition(":")[0] or host
-        if name not in self._hosts:
-            raise Refusal(
-                421,
-                "wrong_host",
-                "This service answers to localhost only; to give it a name, use tokens.",
-                headers=CLOSE,
-            )
+        named = request.headers.getlist("host")
+        found = _HOST.fullmatch(named[0].lower()) if len(named) == 1 else None
+        if found is None or found[1] not in self._hosts:
+            text = "This service answers to localhost only; to give it a name, use tokens."
+            raise HttpError(421, "wrong_host", text, headers=CLOSE)
 
-    def require(self, call: Call, scope: TokenScope, *, accepts_cookie: bool = False) -> None:
+    def require(self, request: Request, scope: TokenScope, *, accepts_cookie: bool = False) -> None:
         """Refuse a request without the right token."""
         if self.tokens.is_open:
             return
-        kind, _, token = call.header(b"authorization").partition(" ")
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and self.tokens.allows(token.strip(), scope):
             return
-        if accepts_cookie and self.has_cookie(call):
+        if accepts_cookie and self.has_cookie(request):
             return
         if kind and self.tokens.allows(token.strip(), "read"):
-            raise Refusal(403, "read_only", "This token may read only: use a token for writing.", headers=CLOSE)
-        raise Refusal(
-            401, "no_token", "A token is needed: send the header 'Authorization: Bearer TOKEN'.", headers=_CHALLENGE
-        )
+            raise HttpError(403, "read_only", "This token may read only: use a token for writing.", headers=CLOSE)
+        text = "A token is needed: send the header 'Authorization: Bearer TOKEN'."
+        raise HttpError(401, "no_token", text, headers=_CHALLENGE)
 
-    def has_cookie(self, call: Call) -> bool:
+    def has_cookie(self, request: Request) -> bool:
         """Whether the page's cookie is there."""
-        try:
-            cookie = SimpleCookie(call.header(b"cookie")).get(COOKIE)
-        except CookieError:
-            return False
-        return cookie is not None and self.tokens.knows_cookie(cookie.value)
+        cookie = request.cookies.get(COOKIE)
+        return cookie is not None and self.tokens.knows_cookie(cookie)
 
     @staticmethod
-    def require_same_origin(call: Call) -> None:
+    def require_same_origin(request: Request) -> None:
         """Refuse what another site's page sends: browsers say where a page is from, programs do not."""
-        origin = call.header(b"origin")
-        if origin and origin.partition("://")[2].lower() != call.header(b"host").lower():
-            raise Refusal(403, "other_origin", "Pages of other sites may not send requests here.", headers=CLOSE)
-
-
-# --- How a model is served, and the sockets for that
-
-
-_LOOPBACK_ADDRESSES = ("127.0.0.1", "::1", "localhost")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How a model is served.
-
-    Attributes
-    ----------
-    model : Path
-    host : str
-    port : int
-        0 takes a free one.
-    tokens : Tokens
-    limits : Limits
-    save_every : SaveEvery
-    learns_first : bool
-    estimator : str, optional
-        The name of the model's estimator, needed if it is code of the user's.
-    workers : int
-        Further processes that only predict, on a port of their own.
-    read_port : int
-        Of the workers; 0 takes a free one.
-    """
-
-    model: Path
-    host: str = "127.0.0.1"
-    port: int = 8321
-    tokens: Tokens = field(default_factory=Tokens)
-    limits: Limits = field(default_factory=Limits)
-    save_every: SaveEvery = field(default_factory=SaveEvery)
-    learns_first: bool = False
-    estimator: str | None = None
-    workers: int = 0
-    read_port: int = 8322
-
-    @property
-    def name(self) -> str:
-        """The model's name in addresses."""
-        return self.model.resolve().name or "model"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only programs on this machine reach the address."""
-    return host in _LOOPBACK_ADDRESSES
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Open the socket, so that a port that is taken is noticed before the model is loaded."""
-    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host, port))
-    except OSError as error:
-        sock.close()
-        raise DataError(f"Cannot serve on {host} port {port}: {error.strerror or error}.") from None
-    return sock
-
-
-def address_of(sock: socket.socket) -> str:
-    """Return the address for browsers and programs."""
-    host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        origin = request.headers.get("origin", "")
+        if origin and origin.partition("://")[2].lower() != request.headers.get("host", "").lower():
+            raise HttpError(403, "other_origin", "Pages of other sites may not send requests here.", headers=CLOSE)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import re
 import struct
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,10 +20,135 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import AccousError, DataError
-from accous.service.http import Limits, Refusal, too_large
 from accous.table.columns import Features, Marks, NumberColumn, PlainRowEncoder, frame_of_rows
 from accous.table.kinds import ClassKind, LabelKind, NumberKind, kind_of
 from accous.table.model import RoundResult, TableModel
+from accous.text import count
+
+# --- What is wrong with a request, and what an endpoint of the learner returns
+
+
+class HttpError(Exception):
+    """A request that is not carried out.
+
+    Parameters
+    ----------
+    status : int
+    code : str
+        A word for programs.
+    message : str
+        A sentence for people: what is wrong, and what to do.
+    headers : dict, optional
+    **details
+        More fields of the error, such as the row.
+    """
+
+    def __init__(
+        self, status: int, code: str, message: str, *, headers: dict[str, str] | None = None, **details: Any
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message = status, code, message
+        self.headers, self.details = headers or {}, details
+
+    def result(self, path: str = "") -> Result:
+        """Return the error as JSON, in the shape of an address: below /v2 that of the Open Inference Protocol."""
+        is_protocol = path == "/v2" or path.startswith("/v2/")
+        error = self.message if is_protocol else {"code": self.code, "message": self.message, **self.details}
+        return Result(msgspec.json.encode({"error": error}), self.status, self.headers)
+
+
+class Result(NamedTuple):
+    """A response in JSON: its body, status and headers of its own."""
+
+    body: bytes
+    status: int = 200
+    headers: dict[str, str] | None = None
+
+
+def json_result(content: Any) -> Result:
+    """Return plain values as a response."""
+    return Result(msgspec.json.encode(content))
+
+
+CLOSE = {"connection": "close"}
+
+
+# --- The limits of a service: what one request may cost, and when to save
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a request may cost.
+
+    Attributes
+    ----------
+    body_bytes, rows, columns : int
+    values : int
+        Of all rows, with the items of lists.
+    held_bytes : int
+        Bytes of all bodies together that are arriving or being read.
+    body_seconds : float
+        Time that a body may take to arrive.
+    head_bytes, head_seconds
+        The same for the lines before the body.
+    queue : int
+        Batches that may wait for the learner; beyond, clients are asked to come back.
+    queue_bytes : int
+        Bytes that their bodies may have together.
+    queue_seconds : float
+        Time that a batch may wait before it is given back unlearned.
+    connections : int
+        Beyond, only questions about health are answered.
+    streams : int
+        Streams of events.
+    """
+
+    body_bytes: int = 16 << 20
+    rows: int = 10_000
+    columns: int = 4_096
+    values: int = 1_000_000
+    held_bytes: int = 256 << 20
+    body_seconds: float = 30.0
+    head_bytes: int = 64 << 10
+    head_seconds: float = 15.0
+    queue: int = 1_024
+    queue_bytes: int = 256 << 20
+    queue_seconds: float = 60.0
+    connections: int = 2_000
+    streams: int = 500
+
+
+NO_LIMITS = Limits(body_bytes=1 << 62, rows=1 << 31, columns=1 << 31, values=1 << 62)
+
+
+# --- Bodies that come packed with gzip or deflate, unpacked no further than the limit
+
+
+ENCODINGS = ("gzip", "deflate")
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+
+
+def unpack(body: bytes, most_bytes: int) -> bytes:
+    """Return what was packed; refuse it as soon as it is longer than allowed."""
+    unpacker = zlib.decompressobj(_GZIP_OR_ZLIB)
+    try:
+        found = unpacker.decompress(body, most_bytes + 1)
+    except zlib.error:
+        raise HttpError(400, "malformed_encoding", "The body is not packed as Content-Encoding says.") from None
+    if len(found) > most_bytes:
+        raise too_large(most_bytes)
+    if not unpacker.eof or unpacker.unused_data:
+        raise HttpError(
+            400, "malformed_encoding", "The packed body is not one whole piece: pack it once, and send all."
+        )
+    return found
+
+
+def too_large(most_bytes: int, headers: dict[str, str] | None = None) -> HttpError:
+    """Return the error of a body that is too long."""
+    text = f"A request may have {most_bytes:,} bytes: send the rows in several requests."
+    return HttpError(413, "too_large", text, headers=headers)
+
 
 # --- How large a body would become, counted in its bytes before it is decoded: a small one can stand for a
 #     large table
@@ -40,13 +167,13 @@ _MISSING_VALUES = 1_000_000
 def require_rows(n_rows: int, limits: Limits) -> None:
     """Refuse a request with too many rows."""
     if n_rows > limits.rows:
-        raise Refusal(413, "too_many_rows", f"A request may have {limits.rows:,} rows, this one has {n_rows:,}.")
+        raise HttpError(413, "too_many_rows", f"A request may have {limits.rows:,} rows, this one has {n_rows:,}.")
 
 
 def require_columns(n_columns: int, limits: Limits) -> None:
     """Refuse rows that are too wide."""
     if n_columns > limits.columns:
-        raise Refusal(413, "too_many_columns", f"A row may have {limits.columns:,} columns, not {n_columns:,}.")
+        raise HttpError(413, "too_many_columns", f"A row may have {limits.columns:,} columns, not {n_columns:,}.")
 
 
 def require_json_size(body: bytes, limits: Limits, *, most_objects: int) -> None:
@@ -59,30 +186,30 @@ def require_json_size(body: bytes, limits: Limits, *, most_objects: int) -> None
     most_objects : int
         Rows, or what stands for them.
     """
-    if len(body) <= min(most_objects, limits.rows, limits.columns):
+    if len(body) <= min(most_objects, limits.rows, limits.columns, limits.values):
         return  # each of them takes a byte at least
     if _is_large(_counts([body]), limits, most_objects) and _is_large(
         _counts(_outside_texts(body, _JSON_TEXT)), limits, most_objects
     ):
-        rows, columns = f"{limits.rows:,} rows", f"{limits.columns:,} columns"
-        text = f"A request may have {rows} and a row {columns}, this one has more: send several requests."
-        raise Refusal(413, "too_many_rows", text)
+        most = f"{limits.rows:,} rows, a row {limits.columns:,} columns, and all of them {limits.values:,} values"
+        raise HttpError(413, "too_many_rows", f"A request may have {most}: send several requests.")
 
 
-def _counts(pieces: Iterable[bytes]) -> tuple[int, int, int]:
-    """Return how many objects, lists and names begin in pieces of JSON."""
-    counts = [(piece.count(b"{"), piece.count(b"["), piece.count(b":")) for piece in pieces]
-    n_objects, n_lists, n_names = (sum(column) for column in zip(*counts, strict=True))
-    return n_objects, n_lists, n_names
+def _counts(pieces: Iterable[bytes]) -> tuple[int, int, int, int]:
+    """Return how many objects, lists, names and further values begin in pieces of JSON."""
+    counts = [[piece.count(each) for each in (b"{", b"[", b":", b",")] for piece in pieces]
+    n_objects, n_lists, n_names, n_commas = (sum(column) for column in zip(*counts, strict=True))
+    return n_objects, n_lists, n_names, n_commas
 
 
-def _is_large(counts: tuple[int, int, int], limits: Limits, most_objects: int) -> bool:
-    n_objects, n_lists, n_names = counts
+def _is_large(counts: tuple[int, int, int, int], limits: Limits, most_objects: int) -> bool:
+    n_objects, n_lists, n_names, n_commas = counts
     return (
         n_objects > most_objects + _OTHERS
         or n_lists > _LISTS_IN_ROW * limits.rows + limits.columns + _OTHERS
         # If there are more names than this, one object has too many.
         or n_names > (limits.columns + 1) * max(1, n_objects)
+        or n_commas > limits.values
     )
 
 
@@ -98,7 +225,7 @@ def require_csv_size(body: bytes, limits: Limits) -> None:
     require_rows(n_rows, limits)
     # A value takes at least the comma behind it, unless lines end early: what they lack would become missing values.
     if n_columns * n_rows > len(body) + _MISSING_VALUES:
-        raise Refusal(413, "too_large", f"Most of the {n_rows:,} rows are shorter than the head.")
+        raise HttpError(413, "too_large", f"Most of the {n_rows:,} rows are shorter than the head.")
 
 
 def _outside_texts(body: bytes, texts: re.Pattern[bytes]) -> Iterator[bytes]:
@@ -180,7 +307,7 @@ def require_arrow_size(body: bytes, limits: Limits) -> None:
             require_rows(n_rows, limits)
             _require_bytes(n_bytes, limits)
     except struct.error:
-        raise Refusal(400, "malformed_arrow", "The body is not a table in Arrow IPC: a header is wrong.") from None
+        raise HttpError(400, "malformed_arrow", "The body is not a table in Arrow IPC: a header is wrong.") from None
 
 
 def _require_fields(schema: _Table | None, limits: Limits) -> None:
@@ -266,6 +393,7 @@ CONTENT_TYPES = (
     "application/vnd.apache.arrow.file",
 )
 CHOICES = ("include", "alpha", "key")
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, from 1970-01-01
 _INCLUDED: tuple[Include, ...] = ("ids",)
 _WORDS = ("ids", "probabilities", "ratio", "sets")
 # What msgspec says.
@@ -334,10 +462,10 @@ def decode_json(body: bytes, kind: type[T], limits: Limits, *, most_objects: int
         found: T = decoder.decode(body)
         return found
     except msgspec.ValidationError as error:
-        raise Refusal(422, "invalid", _wrong_form(str(error), kind)) from None
+        raise HttpError(422, "invalid", _wrong_form(str(error), kind)) from None
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise Refusal(400, "malformed_json", f"The body is not valid JSON: {reason}.") from None
+        raise HttpError(400, "malformed_json", f"The body is not valid JSON: {reason}.") from None
 
 
 def _wrong_form(error: str, kind: type) -> str:
@@ -363,7 +491,7 @@ def media_type(content_type: str) -> str:
     if kind not in CONTENT_TYPES:
         known = ", ".join(CONTENT_TYPES)
         what = f"is {kind[:80]!r}" if kind else "is missing"
-        raise Refusal(415, "unsupported_content_type", f"The header Content-Type {what}: use one of {known}.")
+        raise HttpError(415, "unsupported_content_type", f"The header Content-Type {what}: use one of {known}.")
     return kind
 
 
@@ -376,9 +504,12 @@ def decode_rows(body: bytes, content_type: str, limits: Limits) -> RowsBody | pl
         return decoded
     if kind == "text/csv":
         require_csv_size(body, limits)
+        _require_csv_form(body)
         return _read_csv(body)
     require_arrow_size(body, limits)
-    return _read_arrow(body)
+    frame = _read_arrow(body)
+    _require_dates(frame)
+    return frame
 
 
 def require_table(rows: Sequence[Sized], limits: Limits) -> None:
@@ -392,11 +523,11 @@ def choices_of(options: dict[str, str]) -> tuple[str | None, tuple[str, ...], fl
     include = tuple(filter(None, options.get("include", "ids").split(",")))
     unknown = next((word for word in include if word not in _WORDS), None)
     if unknown is not None:
-        raise Refusal(422, "invalid", _wrong_word(unknown))
+        raise HttpError(422, "invalid", _wrong_word(unknown))
     try:
         alpha = float(options.get("alpha", "0.1"))
     except ValueError:
-        raise Refusal(422, "invalid", "alpha must be a number above 0 and below 1.") from None
+        raise HttpError(422, "invalid", "alpha must be a number above 0 and below 1.") from None
     return options.get("key"), include, alpha
 
 
@@ -404,7 +535,42 @@ def _read_csv(body: bytes) -> pl.DataFrame:
     try:
         return pl.read_csv(io.BytesIO(body), infer_schema=False)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, OSError) as error:
-        raise Refusal(400, "malformed_csv", f"The body is not a table in CSV: {_reason(error)}.") from None
+        raise HttpError(400, "malformed_csv", f"The body is not a table in CSV: {_reason(error)}.") from None
+
+
+def _require_csv_form(body: bytes) -> None:
+    """Refuse a column that is there twice, and lines with too few or too many fields: values would move or vanish."""
+    try:
+        lines = csv.reader(io.StringIO(body.decode("utf-8-sig"), newline=""), strict=True)
+        head = next(lines, [])
+        twice = next((name for name, number in Counter(head).items() if number > 1), None)
+        if twice is not None:
+            raise HttpError(422, "wrong_columns", f"The table has the column {twice[:80]!r} twice.")
+        for fields in lines:
+            if len(fields) != len(head) and (fields or len(head) > 1):
+                found = f"{count(len(fields), 'field')}, and the head has {len(head):,}"
+                raise HttpError(400, "malformed_csv", f"Line {lines.line_num:,} of the table has {found}.")
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise HttpError(400, "malformed_csv", f"The body is not a table in CSV: {_reason(error)}.") from None
+
+
+def _require_dates(frame: pl.DataFrame) -> None:
+    """Refuse dates and times that neither Python nor polars can show."""
+    for column in frame.iter_columns():
+        kind = column.dtype
+        if isinstance(kind, (pl.Datetime, pl.Duration)):
+            unit = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[kind.time_unit or "us"] * 86_400
+            low, high = _FIRST_DAY * unit, (_LAST_DAY + 1) * unit - 1
+        elif isinstance(kind, pl.Date):
+            low, high = _FIRST_DAY, _LAST_DAY
+        elif isinstance(kind, pl.Time):
+            low, high = 0, 86_400_000_000_000 - 1
+        else:
+            continue
+        numbers = column.to_physical().cast(pl.Int64).drop_nulls()
+        if len(numbers) and not ((numbers >= low) & (numbers <= high)).all():
+            text = f"Column {column.name[:80]!r} has dates or times beyond the years 1 to 9999."
+            raise HttpError(422, "bad_value", text, column=column.name)
 
 
 def _read_arrow(body: bytes) -> pl.DataFrame:
@@ -413,7 +579,7 @@ def _read_arrow(body: bytes) -> pl.DataFrame:
             return pl.read_ipc(io.BytesIO(body))
         return pl.read_ipc_stream(io.BytesIO(body))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, OSError) as error:
-        raise Refusal(400, "malformed_arrow", f"The body is not a table in Arrow IPC: {_reason(error)}.") from None
+        raise HttpError(400, "malformed_arrow", f"The body is not a table in Arrow IPC: {_reason(error)}.") from None
 
 
 def _reason(error: BaseException) -> str:
@@ -425,6 +591,7 @@ def _reason(error: BaseException) -> str:
 
 
 _ALL_LABELS = 100_000
+_UNREADABLE = "The columns of the request cannot be read: check their types."
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,7 +644,11 @@ class BatchReader:
         decoded = decode_rows(body, content_type, self._limits)
         if isinstance(decoded, RowsBody):
             return self.read_rows(decoded.rows, decoded.key, decoded.include, decoded.alpha)
-        return self.read_frame(decoded, *choices_of(options))
+        choices = choices_of(options)
+        try:
+            return self.read_frame(decoded, *choices)
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OverflowError):
+            raise HttpError(422, "wrong_columns", _UNREADABLE) from None
 
     def read_rows(
         self, rows: Sequence[dict[str, Any]], key: str | None = None, include: tuple[str, ...] = (), alpha: float = 0.1
@@ -507,22 +678,23 @@ class BatchReader:
     def read_labels(self, body: bytes, content_type: str) -> list[Label]:
         """Return late labels, each place once; refuse those that contradict each other or cannot be used."""
         if content_type.partition(";")[0].strip().lower() != "application/json":
-            raise Refusal(415, "unsupported_content_type", "Labels come as JSON: set Content-Type: application/json.")
+            raise HttpError(415, "unsupported_content_type", "Labels come as JSON: set Content-Type: application/json.")
         labels = decode_json(body, LabelsBody, self._limits, most_objects=2 * _ALL_LABELS).labels
         if not labels:
-            raise Refusal(422, "no_labels", "There is no label in the request.")
+            raise HttpError(422, "no_labels", "There is no label in the request.")
         if len(labels) > _ALL_LABELS:
-            raise Refusal(413, "too_many_rows", f"A request may have {_ALL_LABELS:,} labels.")
+            raise HttpError(413, "too_many_rows", f"A request may have {_ALL_LABELS:,} labels.")
         seen: dict[tuple[bool, str], Label] = {}
+        kind = self._table_model.kind
         for number, each in enumerate(labels):
             if (each.id is None) == (each.key is None):
-                raise Refusal(422, "invalid", f"Label {number} (counted from 0) needs an id or a key, one of them.")
+                raise HttpError(422, "invalid", f"Label {number} (counted from 0) needs an id or a key, one of them.")
             if each.row is not None:
                 self._require_row(each.row, number)
             place = (each.id is None, each.id if each.id is not None else key_text(each.key))
             before = seen.setdefault(place, each)
-            if key_text(before.label) != key_text(each.label):
-                raise Refusal(
+            if label_text(before.label, kind) != label_text(each.label, kind):
+                raise HttpError(
                     422, "contradiction", f"Label {number} (counted from 0) contradicts another label of its row."
                 )
         return list(seen.values())
@@ -535,7 +707,7 @@ class BatchReader:
         if any(name in row for name in self.columns):
             self._usable(self._prepared(self.frame_of([row])), number)
         else:
-            raise Refusal(422, "invalid", f"The row of label {number} (counted from 0) has no column of the model.")
+            raise HttpError(422, "invalid", f"The row of label {number} (counted from 0) has no column of the model.")
 
     def _batch(
         self, frame: pl.DataFrame, n_rows: int, keys: list[str] | None, include: tuple[str, ...], alpha: float
@@ -552,24 +724,22 @@ class BatchReader:
         try:
             self._table_model.encoder.require_columns(frame.columns, "The request")
         except DataError as error:
-            raise Refusal(422, "wrong_columns", str(error)) from None
+            raise HttpError(422, "wrong_columns", str(error)) from None
 
     def _prepared(self, frame: pl.DataFrame) -> Features:
         try:
             return self._table_model.prepare(frame)
         except DataError as error:
             message = str(error).replace("The frame", "The request").replace("of the frame", "of the request")
-            raise Refusal(422, "wrong_columns", message) from None
+            raise HttpError(422, "wrong_columns", message) from None
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
-            raise Refusal(
-                422, "wrong_columns", "The columns of the request cannot be read: check their types."
-            ) from None
+            raise HttpError(422, "wrong_columns", _UNREADABLE) from None
 
     def _usable(self, features: Features, label: int | None = None) -> Features:
         if features.bad_values:
             bad = features.bad_values[0]
             where = f"Row {bad.row}" if label is None else f"The row of label {label}"
-            raise Refusal(
+            raise HttpError(
                 422,
                 "bad_value",
                 f"{where} (counted from 0), column {bad.column!r}: {bad.reason}; fix or remove the row.",
@@ -594,16 +764,28 @@ def key_text(value: Any) -> str:
     return str(value)
 
 
+def label_text(label: Any, kind: LabelKind) -> str | None:
+    """Return a label as text; JSON's true and false are the classes True and False, however those are written."""
+    if label is None:
+        return None
+    text = key_text(label)
+    if isinstance(label, bool) and isinstance(kind, ClassKind):
+        return next((name for name in kind.names if name.lower() == text), text)
+    return text
+
+
 def _keys(values: list[Any], key: str) -> list[str]:
     for row, value in enumerate(values):
         if value is None or isinstance(value, (list, dict, bytes)):
-            raise Refusal(422, "no_key", f"Row {row} (counted from 0) has no value in the key column {key!r}.", row=row)
+            raise HttpError(
+                422, "no_key", f"Row {row} (counted from 0) has no value in the key column {key!r}.", row=row
+            )
     return [key_text(value) for value in values]
 
 
 def _require_alpha(alpha: float) -> None:
     if not 0.0 < alpha < 1.0:
-        raise Refusal(422, "invalid", f"alpha must be above 0 and below 1, got {alpha:g}.")
+        raise HttpError(422, "invalid", f"alpha must be above 0 and below 1, got {alpha:g}.")
 
 
 # --- The ids that predictions carry: a label that arrives late brings back what was predicted, and when
@@ -717,10 +899,10 @@ def prediction_sets(model: Any, batch: Batch) -> list[list[Any]] | None:
     if "sets" not in batch.include:
         return None
     if not isinstance(kind_of(model.task_), ClassKind):
-        raise Refusal(422, "no_sets", "The model predicts numbers, which have no prediction sets.")
+        raise HttpError(422, "no_sets", "The model predicts numbers, which have no prediction sets.")
     try:
         found = model.predict_set(batch.X, alpha=batch.alpha)
     except AccousError as error:
-        raise Refusal(422, "no_sets", str(error)) from None
+        raise HttpError(422, "no_sets", str(error)) from None
     classes = model.classes_.tolist()
     return [[classes[number] for number in np.flatnonzero(row)] for row in found]

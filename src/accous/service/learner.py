@@ -6,30 +6,42 @@ import asyncio
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from accous.checkpoint.files import sync_folder
 from accous.exceptions import AccousError, CheckpointError
 from accous.service.bodies import (
+    NO_LIMITS,
     Batch,
     BatchReader,
+    HttpError,
     Label,
+    Limits,
     MadePrediction,
+    Result,
+    json_result,
     key_text,
+    label_text,
     plain_predictions,
     prediction_content,
     prediction_sets,
     read_id,
 )
-from accous.service.http import NO_LIMITS, Answer, Limits, Metrics, Refusal, SaveEvery, json_answer
-from accous.service.log import BatchLog, Kept, KeptAnswer, LogError, Opened, Record, load_kept, open_log
+from accous.service.live import Metrics
+from accous.service.log import (
+    BatchLog,
+    Idempotency,
+    LogError,
+    Opened,
+    Record,
+    StoredResponse,
+    load_idempotency,
+    open_log,
+)
 from accous.table.model import TableModel, load_table_model, save_table_model
 from accous.table.runs import LogPosition
 from accous.text import LOGGER
@@ -49,11 +61,17 @@ class Executor:
     ----------
     table_model : TableModel
     reader : BatchReader
-    kept : Kept
+    idempotency : Idempotency
+
+    Attributes
+    ----------
+    n_rows : int
+        Of all rounds.
     """
 
-    def __init__(self, table_model: TableModel, reader: BatchReader, kept: Kept) -> None:
-        self._table_model, self._reader, self._kept = table_model, reader, kept
+    def __init__(self, table_model: TableModel, reader: BatchReader, idempotency: Idempotency) -> None:
+        self._table_model, self._reader, self._idempotency = table_model, reader, idempotency
+        self.n_rows = int(table_model.history.totals()["n_rows"])
 
     def parse(self, record: Record) -> Parsed:
         """Return the rows or labels of a record; refuse what cannot be learned from."""
@@ -61,11 +79,11 @@ class Executor:
             return self._reader.read_labels(record.body, record.content_type)
         batch = self._reader.read(record.body, record.content_type, record.options)
         if not len(batch.X):
-            raise Refusal(422, "no_rows", "There is no row in the request, so there is nothing to learn from.")
+            raise HttpError(422, "no_rows", "There is no row in the request, so there is nothing to learn from.")
         return batch
 
-    def carry_out(self, number: int, record: Record, parsed: Parsed) -> Answer:
-        """Learn from a record; return the answer, and keep it if the client may ask again.
+    def carry_out(self, number: int, record: Record, parsed: Parsed) -> Result:
+        """Learn from a record; return the response, and keep it if the client may ask again.
 
         Parameters
         ----------
@@ -76,20 +94,21 @@ class Executor:
             What `parse` returned for it.
         """
         try:
-            answer = self._do(number, record, parsed)
-        except Refusal as refusal:
-            answer = refusal.answer
+            result = self._do(number, record, parsed)
+        except HttpError as error:
+            result = error.result()
         except AccousError as error:
-            answer = Refusal(422, "not_learned", f"The batch cannot be learned from: {error}").answer
-        except Exception:
-            # The model keeps its state. The log is played again with the same result.
+            result = HttpError(422, "not_learned", f"The batch cannot be learned from: {error}").result()
+        except (Exception, pl.exceptions.PanicException):
+            # A panic of polars is no Exception. The model keeps its state; played again, the result is the same.
             LOGGER.exception("Record %d of the log could not be learned from", number)
-            answer = Refusal(500, "not_learned", "The batch could not be learned from; the model is unchanged.").answer
+            text = "The batch could not be learned from; the model is unchanged."
+            result = HttpError(500, "not_learned", text).result()
         if record.key is not None:
-            self._kept.keep_answer(record.key, KeptAnswer(record.digest, answer.status, answer.body))
-        return answer
+            self._idempotency.keep_response(record.key, StoredResponse(record.digest, result.status, result.body))
+        return result
 
-    def _do(self, number: int, record: Record, parsed: Parsed) -> Answer:
+    def _do(self, number: int, record: Record, parsed: Parsed) -> Result:
         if not isinstance(parsed, Batch):
             return self._count(parsed)
         table_model = self._table_model
@@ -102,17 +121,18 @@ class Executor:
             times=parsed.times,
             needs_ratio=record.kind == "step" and "ratio" in parsed.include,
         )
+        self.n_rows += len(parsed.X)
         if parsed.keys is not None:
-            self._kept.keep_predictions(parsed.keys, plain_predictions(table_model.kind, played), played.number)
+            self._idempotency.keep_predictions(parsed.keys, plain_predictions(table_model.kind, played), played.number)
         if record.kind == "adapt":
-            return json_answer({"round": played.number, "rows": len(parsed.X)})
+            return json_result({"round": played.number, "rows": len(parsed.X)})
         content = prediction_content(table_model, played, parsed, origin=f"s{number}", salt=self._reader.salt)
         sets = prediction_sets(copy(table_model.model), parsed) if record.learns_first else sets
-        return json_answer(content if sets is None else content | {"sets": sets})
+        return json_result(content if sets is None else content | {"sets": sets})
 
     # --- late labels ---
 
-    def _count(self, labels: list[Label]) -> Answer:
+    def _count(self, labels: list[Label]) -> Result:
         before, n_earlier = self._n_labelled(), 0
         all_matched: list[Label] = []
         for column, wanted in ((_ID, True), (_KEY, False)):
@@ -125,7 +145,7 @@ class Executor:
             n_earlier += int(self._table_model.model.is_before_joining(rounds).sum())
         counted, n_matched = self._n_labelled() - before, len(all_matched)
         n_labelled = len([each for each in labels if each.label is not None])
-        return json_answer(
+        return json_result(
             {
                 "round": int(self._table_model.model.n_rounds_),
                 "labels": len(labels),
@@ -144,14 +164,16 @@ class Executor:
 
         A label that matches no prediction is counted nowhere, so it is not asked about.
         """
-        texts = pl.Series([_label_text(each.label) for each in labels], dtype=pl.String).drop_nulls()
+        texts = pl.Series(
+            [label_text(each.label, self._table_model.kind) for each in labels], dtype=pl.String
+        ).drop_nulls()
         counts = Counter(texts.filter(~self._table_model.kind.is_possible(texts)).to_list())
         return dict(counts.most_common(_MOST_UNKNOWN))
 
     def _find(self, label: Label) -> MadePrediction | None:
         if label.id is not None:
             return read_id(label.id, self._reader.salt)
-        return self._kept.prediction(key_text(label.key))
+        return self._idempotency.prediction(key_text(label.key))
 
     def _observe(self, column: str, matched: list[tuple[Label, MadePrediction]]) -> None:
         if all(each.label is None for each, _ in matched):
@@ -168,7 +190,7 @@ class Executor:
                 "round": [made.round for _, made in matched],
             }
         )
-        y = pl.Series([_label_text(each.label) for each, _ in matched], dtype=pl.String)
+        y = pl.Series([label_text(each.label, self._table_model.kind) for each, _ in matched], dtype=pl.String)
         self._table_model.observe(frame, y, predictions=predictions, key=column)
 
     def _n_labelled(self) -> int:
@@ -176,73 +198,70 @@ class Executor:
         return 0 if labels is None else int(labels.n_labelled)
 
 
-def _label_text(label: Any) -> str | None:
-    return None if label is None else key_text(label)
-
-
-# --- A batch that waits for the learner, and how its answer gets back to the event loop
-
-
-Reply = Callable[[Answer | Refusal], None]
+# --- A batch that waits for the learner
 
 
 @dataclass(eq=False, slots=True)
-class Waiting:
+class Pending:
     """A batch in the queue; `is_taken` and `is_given_up` change under the learner's lock only.
 
     Attributes
     ----------
     record : Record
     parsed : Batch or list of Label
-    loop : event loop
-        Where ``reply`` is called.
-    reply : callable
-        Takes the answer or the refusal, once.
-    future : Future, optional
-        Of the same answer, for others who send a record with the same key; needed if it has one.
+    future : Future
+        Of the result; belongs to the event loop of the request.
     timer : TimerHandle, optional
         Gives the batch back when it has waited too long.
     """
 
     record: Record
     parsed: Parsed
-    loop: asyncio.AbstractEventLoop
-    reply: Reply
-    future: asyncio.Future[Answer] | None = None
+    future: asyncio.Future[Result]
     timer: asyncio.TimerHandle | None = None
     is_taken: bool = False
     is_given_up: bool = False
 
-
-def resolve(answers: Iterable[tuple[Waiting, Answer | Refusal]]) -> None:
-    """Give answers to those who wait; called in their event loop. One who cannot take it holds up nobody else."""
-    for waiting, answer in answers:
-        if waiting.timer is not None:
-            waiting.timer.cancel()
-        try:
-            waiting.reply(answer)
-        except Exception:
-            LOGGER.exception("An answer could not be given")
-
-
-def settle(future: asyncio.Future[Answer], answer: Answer | Refusal) -> None:
-    """Set the result of a future whose request may have been given up."""
-    if future.done():
-        return
-    if isinstance(answer, Refusal):
-        future.set_exception(answer)
-        future.exception()  # seen: the client may have gone
-    else:
-        future.set_result(answer)
+    def resolve(self, result: Result | HttpError) -> None:
+        """Set the result; called in the event loop. The request may have been given up."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.future.done():
+            return
+        if isinstance(result, HttpError):
+            self.future.set_exception(result)
+            self.future.exception()  # seen: the client may have gone
+        else:
+            self.future.set_result(result)
 
 
-# --- The learner: one thread that logs the waiting batches in one piece, learns from them in order, and saves
+def _resolve(results: list[tuple[Pending, Result | HttpError]]) -> None:
+    for pending, result in results:
+        pending.resolve(result)
+
+
+# --- The learner: one thread that logs the pending batches in one piece, learns from them in order, and saves
 
 
 _MOST_IN_GROUP, _MOST_BYTES_IN_GROUP = 256, 16 << 20
-_SECONDS_BETWEEN_ANSWERS = 0.002
-_RETRY_AFTER = b"1"
-_REPLAYED = ((b"idempotent-replayed", b"true"),)
+_SECONDS_BETWEEN_RESULTS = 0.002
+_REPLAYED = {"idempotent-replayed": "true"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaveEvery:
+    """When the learner saves the model and starts its log again; whichever comes first.
+
+    Attributes
+    ----------
+    batches : int
+    seconds : float
+    log_bytes : int
+    """
+
+    batches: int = 5_000
+    seconds: float = 60.0
+    log_bytes: int = 64 << 20
 
 
 class Learner:
@@ -250,12 +269,9 @@ class Learner:
 
     Parameters
     ----------
-    table_model : TableModel
-    folder, kept_path : Path
-        Of the model, and of what is kept.
-    log : BatchLog
-    kept : Kept
-    executor : Executor
+    owned : OwnedModel
+    folder : Path
+        Of the model.
     limits : Limits
     save_every : SaveEvery
     metrics : Metrics
@@ -267,34 +283,30 @@ class Learner:
     """
 
     def __init__(
-        self,
-        *,
-        table_model: TableModel,
-        folder: Path,
-        kept_path: Path,
-        log: BatchLog,
-        kept: Kept,
-        executor: Executor,
-        limits: Limits,
-        save_every: SaveEvery,
-        metrics: Metrics,
+        self, owned: OwnedModel, *, folder: Path, limits: Limits, save_every: SaveEvery, metrics: Metrics
     ) -> None:
-        self._table_model, self._folder, self._kept_path = table_model, folder, kept_path
-        self._log, self._kept, self._executor = log, kept, executor
+        self._table_model, self._folder, self._idempotency_path = owned.table_model, folder, owned.idempotency_path
+        self._log, self._idempotency, self._executor = owned.log, owned.idempotency, owned.executor
         self._limits, self._save_every, self._metrics = limits, save_every, metrics
-        self._queue: deque[Waiting] = deque()
+        self._queue: deque[Pending] = deque()
         self._n_bytes = 0  # of the bodies in the queue
-        self._in_flight: dict[str, Waiting] = {}
-        self._changed = threading.Condition()
+        self._in_flight: dict[str, Pending] = {}
+        self._lock = threading.Condition()
         self._is_stopping = False
-        self.n_done = log.n_records
-        self._n_since_save, self._last_save = log.n_records - self._n_saved(), time.monotonic()
+        self._save_error: Exception | None = None
+        self.n_done = self._log.n_records
+        self._n_since_save, self._last_save = self._log.n_records - self._n_saved(), time.monotonic()
         self._thread = threading.Thread(target=self._run, name="learner", daemon=True)
 
     @property
-    def n_waiting(self) -> int:
+    def n_pending(self) -> int:
         """Batches in the queue."""
         return len(self._queue)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all rounds."""
+        return self._executor.n_rows
 
     @property
     def is_alive(self) -> bool:
@@ -306,94 +318,85 @@ class Learner:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take nothing more, learn from what is waiting, save, and wait until that is done."""
-        with self._changed:
+        """Take nothing more, learn from what is pending, save, and wait until that is done.
+
+        Raises
+        ------
+        CheckpointError
+            If the model could not be saved; the log still has everything.
+        """
+        with self._lock:
             self._is_stopping = True
-            self._changed.notify()
+            self._lock.notify()
         if self._thread.ident is not None:
             self._thread.join()
+        if self._save_error is not None:
+            raise CheckpointError(
+                f"The model could not be saved ({self._save_error}). Nothing is lost: the next start learns again from "
+                "the log. Free some space first."
+            )
 
     def require_room(self) -> None:
         """Refuse a batch while the queue is full, before its body is read."""
         if len(self._queue) >= self._limits.queue or self._n_bytes >= self._limits.queue_bytes:
             self._metrics.refused_batches.inc()
-            raise _full()
+            text = "Too many batches are waiting for the learner: try again in a second."
+            raise HttpError(429, "queue_full", text, headers={"retry-after": "1"})
 
     def parse(self, record: Record) -> Parsed:
         """Return the rows or labels of a record; refuse what cannot be learned from."""
         return self._executor.parse(record)
 
-    async def known_answer(self, key: str, digest: bytes) -> Answer | None:
-        """Return the answer to a request that came before, also if it is not learned from yet; None if it is new."""
-        with self._changed:
-            known = self._find_known(key, digest)
-        return known if known is None or isinstance(known, Answer) else await asyncio.shield(known)
-
-    async def learn(self, record: Record, parsed: Parsed) -> Answer:
-        """Queue a batch; return its answer when it is durable and learned.
+    async def learn(self, record: Record, parsed: Parsed) -> Result:
+        """Queue a batch; return its result when it is durable and learned, or the first result of the same request.
 
         Raises
         ------
-        Refusal
+        HttpError
             If the queue is full or takes too long, the service stops, or the disk does not take the batch. It does not
             count then.
         """
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Answer] = loop.create_future()
-        known = self.submit(Waiting(record, parsed, loop, partial(settle, future), future))
-        if isinstance(known, Answer):
-            return known
-        # Shielded: who waits for the same answer still gets it when this request is given up.
-        return await asyncio.shield(future if known is None else known)
-
-    def submit(self, waiting: Waiting) -> Answer | asyncio.Future[Answer] | None:
-        """Queue a batch; called in its event loop.
-
-        Returns
-        -------
-        Answer, Future or None
-            The answer to the same request, or its future, if it came before; ``reply`` is not called then.
-        """
-        record = waiting.record
-        with self._changed:
-            # Again: the same request may have come while the rows of this one were read.
+        with self._lock:
             known = None if record.key is None else self._find_known(record.key, record.digest)
-            if known is not None:
+            if isinstance(known, Result):
                 return known
-            self._put(waiting)
-        waiting.timer = waiting.loop.call_later(self._limits.queue_seconds, self._give_up, waiting)
-        return None
+            pending = known or Pending(record, parsed, loop.create_future())
+            if known is None:
+                self._put(pending)
+        if known is None:
+            pending.timer = loop.call_later(self._limits.queue_seconds, self._give_up, pending)
+        # Shielded: who waits for the same result still gets it when this request is given up.
+        return await asyncio.shield(pending.future)
 
-    def _find_known(self, key: str, digest: bytes) -> Answer | asyncio.Future[Answer] | None:
-        kept, waiting = self._kept.answer(key), self._in_flight.get(key)
-        other = kept.digest if kept is not None else waiting.record.digest if waiting is not None else digest
+    def _find_known(self, key: str, digest: bytes) -> Result | Pending | None:
+        stored, pending = self._idempotency.response(key), self._in_flight.get(key)
+        other = stored.digest if stored is not None else pending.record.digest if pending is not None else digest
         if other != digest:
-            raise Refusal(
+            raise HttpError(
                 422, "key_reused", "This Idempotency-Key belongs to another request: use a new key for a new batch."
             )
-        if kept is None:
-            return None if waiting is None else waiting.future
-        return Answer(kept.body, status=kept.status, headers=_REPLAYED)
+        return pending if stored is None else Result(stored.body, stored.status, _REPLAYED)
 
-    def _put(self, waiting: Waiting) -> None:
-        if self._is_stopping or not self._thread.is_alive():
-            raise Refusal(503, "stopping", "The service is stopping: try again.", headers=((b"retry-after", b"2"),))
+    def _put(self, pending: Pending) -> None:
+        if not self.is_alive:
+            raise HttpError(503, "stopping", "The service is stopping: try again.", headers={"retry-after": "2"})
         self.require_room()
-        if waiting.record.key is not None:
-            self._in_flight[waiting.record.key] = waiting
-        self._queue.append(waiting)
-        self._n_bytes += len(waiting.record.body)
-        self._changed.notify()
+        if pending.record.key is not None:
+            self._in_flight[pending.record.key] = pending
+        self._queue.append(pending)
+        self._n_bytes += len(pending.record.body)
+        self._lock.notify()
 
-    def _give_up(self, waiting: Waiting) -> None:
+    def _give_up(self, pending: Pending) -> None:
         """Give a batch back that the learner has not taken in time; called in the event loop."""
-        with self._changed:
-            if waiting.is_taken:
+        with self._lock:
+            if pending.is_taken:
                 return
-            waiting.is_given_up = True
-            self._forget(waiting)
+            pending.is_given_up = True
+            self._forget(pending)
         text = "The batch waited too long and was not learned: try again."
-        waiting.reply(Refusal(503, "too_slow", text, headers=((b"retry-after", b"5"),)))
+        pending.resolve(HttpError(503, "too_slow", text, headers={"retry-after": "5"}))
 
     # --- the thread ---
 
@@ -408,65 +411,64 @@ class Learner:
                 self.save()
         self.save(is_last=True)
 
-    def _take(self) -> list[Waiting] | None:
-        """Return the batches that are waiting; none if it is time to look around, None at the end."""
-        group: list[Waiting] = []
-        with self._changed:
+    def _take(self) -> list[Pending] | None:
+        """Return the batches that are pending; none if it is time to look around, None at the end."""
+        group: list[Pending] = []
+        with self._lock:
             if not self._queue and not self._is_stopping:
-                self._changed.wait(timeout=1.0)
+                self._lock.wait(timeout=1.0)
             n_bytes = 0
             while self._queue and len(group) < _MOST_IN_GROUP and n_bytes < _MOST_BYTES_IN_GROUP:
-                waiting = self._queue.popleft()
-                self._n_bytes -= len(waiting.record.body)
-                if not waiting.is_given_up:
-                    waiting.is_taken = True
-                    group.append(waiting)
-                    n_bytes += len(waiting.record.body)
+                pending = self._queue.popleft()
+                self._n_bytes -= len(pending.record.body)
+                if not pending.is_given_up:
+                    pending.is_taken = True
+                    group.append(pending)
+                    n_bytes += len(pending.record.body)
             return None if not group and self._is_stopping else group
 
-    def _carry_out(self, group: list[Waiting]) -> None:
+    def _carry_out(self, group: list[Pending]) -> None:
         started = time.perf_counter()
         try:
             if self._log.is_broken:
                 self.save()
-            number = self._log.append([waiting.record for waiting in group])
+            number = self._log.append([pending.record for pending in group])
         except LogError as error:
             self._metrics.log_failures.inc()
             LOGGER.error("The log of batches cannot be written: %s", error)
-            refusal = Refusal(
-                507, "not_durable", "The disk does not take the batch, so it was not learned: free some space."
-            )
-            self._answer([(waiting, refusal) for waiting in group])
+            text = "The disk does not take the batch, so it was not learned: free some space."
+            self._return([(pending, HttpError(507, "not_durable", text)) for pending in group])
             return
         self._metrics.sync_seconds.observe(time.perf_counter() - started)
-        done: list[tuple[Waiting, Answer | Refusal]] = []
-        last = time.monotonic()
-        for place, waiting in enumerate(group):
+        done: list[tuple[Pending, Result | HttpError]] = []
+        last = time.perf_counter()
+        for place, pending in enumerate(group):
             began = time.perf_counter()
-            done.append((waiting, self._executor.carry_out(number + place, waiting.record, waiting.parsed)))
-            self._metrics.learn_seconds.observe(time.perf_counter() - began)
+            done.append((pending, self._executor.carry_out(number + place, pending.record, pending.parsed)))
+            now = time.perf_counter()
+            self._metrics.learn_seconds.observe(now - began)
             self._n_since_save += 1
             self.n_done += 1
-            if time.monotonic() - last > _SECONDS_BETWEEN_ANSWERS:
-                self._answer(done)
-                done, last = [], time.monotonic()
-        self._answer(done)
+            if now - last > _SECONDS_BETWEEN_RESULTS:
+                self._return(done)
+                done, last = [], now
+        self._return(done)
 
-    def _answer(self, done: list[tuple[Waiting, Answer | Refusal]]) -> None:
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Waiting, Answer | Refusal]]] = {}
-        with self._changed:
-            for waiting, answer in done:
-                self._forget(waiting)
-                by_loop.setdefault(waiting.loop, []).append((waiting, answer))
-        for loop, answers in by_loop.items():
-            try:
-                loop.call_soon_threadsafe(resolve, answers)
-            except RuntimeError:  # the event loop has ended; nobody waits any more
-                LOGGER.warning("%d answers have nobody to go to", len(answers))
+    def _return(self, done: list[tuple[Pending, Result | HttpError]]) -> None:
+        """Give results to the event loop."""
+        if not done:
+            return
+        with self._lock:
+            for pending, _ in done:
+                self._forget(pending)
+        try:
+            done[0][0].future.get_loop().call_soon_threadsafe(_resolve, done)
+        except RuntimeError:  # the event loop has ended; nobody waits any more
+            LOGGER.warning("%d results have nobody to go to", len(done))
 
-    def _forget(self, waiting: Waiting) -> None:
-        key = waiting.record.key
-        if key is not None and self._in_flight.get(key) is waiting:
+    def _forget(self, pending: Pending) -> None:
+        key = pending.record.key
+        if key is not None and self._in_flight.get(key) is pending:
             del self._in_flight[key]
 
     # --- saving ---
@@ -485,31 +487,26 @@ class Learner:
         began = time.perf_counter()
         self._last_save = time.monotonic()
         try:
-            self._kept.save(self._kept_path, self._log.name)
+            self._idempotency.save(self._idempotency_path, self._log.name)
             self._table_model.log_position = LogPosition(self._log.name, self._log.n_records)
             save_table_model(self._table_model, self._folder, is_last=is_last)
             self._n_since_save = 0
             if not self._log.is_empty or self._log.is_broken:
                 self._log.restart()
+            self._save_error = None
         except (AccousError, OSError) as error:
             # The log still has everything.
+            self._save_error = error
             self._metrics.save_failures.inc()
             LOGGER.error("The model could not be saved: %s", error)
             return
         self._metrics.save_seconds.observe(time.perf_counter() - began)
 
 
-def _full() -> Refusal:
-    return Refusal(
-        429, "queue_full", "Too many batches are waiting for the learner: try again in a second.",
-        headers=((b"retry-after", _RETRY_AFTER),),
-    )  # fmt: skip
-
-
 # --- The owner of a model's folder: what it holds when a service starts, after the log has been played again
 
 
-FOLDER, LOG, KEPT = "service", "batches.log", "kept.bin"
+FOLDER, LOG, IDEMPOTENCY = "service", "batches.log", "idempotency.bin"
 
 
 @dataclass(frozen=True)
@@ -521,9 +518,9 @@ class OwnedModel:
     table_model : TableModel
     reader : BatchReader
     log : BatchLog
-    kept : Kept
+    idempotency : Idempotency
     executor : Executor
-    kept_path : Path
+    idempotency_path : Path
     n_replayed : int
         Records that were learned from again, because the model had not been saved with them.
     n_cut : int
@@ -533,9 +530,9 @@ class OwnedModel:
     table_model: TableModel
     reader: BatchReader
     log: BatchLog
-    kept: Kept
+    idempotency: Idempotency
     executor: Executor
-    kept_path: Path
+    idempotency_path: Path
     n_replayed: int
     n_cut: int
 
@@ -558,46 +555,51 @@ def open_owned(folder: Path, limits: Limits, estimator: str | None = None) -> Ow
     if not place.is_dir():
         place.mkdir()
         sync_folder(folder)
-    opened = _open_log(table_model, place / LOG)
-    if table_model.log_position is None:
+    opened, is_new = _open_log(table_model, place / LOG)
+    has_none = is_new and not (place / IDEMPOTENCY).is_file()
+    idempotency = Idempotency() if has_none else load_idempotency(place / IDEMPOTENCY, opened.log.name)
+    if is_new:
         # From now on the model knows its log: that of another model in this folder is never taken for it.
+        idempotency.save(place / IDEMPOTENCY, opened.log.name)
         table_model.log_position = LogPosition(opened.log.name, opened.log.n_records)
         save_table_model(table_model, folder)
-    kept = load_kept(place / KEPT, opened.log.name)
-    reader = BatchReader(table_model, limits)
-    executor = Executor(table_model, reader, kept)
     # What was accepted once counts, also if the limits are lower now.
-    again = Executor(table_model, BatchReader(table_model, NO_LIMITS), kept)
+    again = Executor(table_model, BatchReader(table_model, NO_LIMITS), idempotency)
     n_replayed = _replay(table_model, opened, again, place / LOG)
-    return OwnedModel(table_model, reader, opened.log, kept, executor, place / KEPT, n_replayed, opened.n_cut)
+    reader = BatchReader(table_model, limits)
+    executor = Executor(table_model, reader, idempotency)
+    return OwnedModel(
+        table_model, reader, opened.log, idempotency, executor, place / IDEMPOTENCY, n_replayed, opened.n_cut
+    )
 
 
-def _open_log(table_model: TableModel, path: Path) -> Opened:
+def _open_log(table_model: TableModel, path: Path) -> tuple[Opened, bool]:
+    """Return the log, and whether the model does not know it yet."""
+    position = table_model.log_position
     if not path.is_file():
-        position = table_model.log_position
         if position is None:
-            return Opened(BatchLog.create(path), [], 0)
+            return Opened(BatchLog.create(path), [], 0), True
         # The model was copied without its log, or the log was lost: what the model contains is all there is.
-        return Opened(BatchLog.create(path, position.log, position.n_records), [], 0)
+        LOGGER.warning("%s is missing: requests that were sent before are not known", path)
+        return Opened(BatchLog.create(path, position.log, position.n_records), [], 0), True
     opened = open_log(path)
     if opened.n_cut:
         LOGGER.warning(
             "%s: cut off %d bytes of a last group that was not complete, and kept them in %s",
             path, opened.n_cut, opened.cut,
         )  # fmt: skip
-    position = table_model.log_position
     if position is not None and position.log == opened.log.name and opened.log.n_records >= position.n_records:
-        return opened
+        return opened, False
     if position is None and opened.log.n_records == 0:
-        return opened
+        return opened, True
     opened.log.close()
     if position is not None and position.log == opened.log.name:
         # An older copy of the log, all of which the model contains.
-        return Opened(BatchLog.create(path, position.log, position.n_records), [], opened.n_cut)
+        return Opened(BatchLog.create(path, position.log, position.n_records), [], opened.n_cut), False
     aside = path.with_name(f"{path.name}.{opened.log.name[:8]}")
     path.rename(aside)
     LOGGER.warning("%s belongs to another model that was in this folder: it is now %s", path, aside)
-    return Opened(BatchLog.create(path), [], opened.n_cut)
+    return Opened(BatchLog.create(path), [], opened.n_cut), True
 
 
 def _replay(table_model: TableModel, opened: Opened, executor: Executor, path: Path) -> int:
@@ -613,9 +615,9 @@ def _replay(table_model: TableModel, opened: Opened, executor: Executor, path: P
             continue
         try:
             parsed = executor.parse(record)
-        except Refusal as refusal:
+        except HttpError as error:
             raise CheckpointError(
-                f"Record {number:,} of {path} cannot be read by this version of accous ({refusal.message}): start the "
+                f"Record {number:,} of {path} cannot be read by this version of accous ({error.message}): start the "
                 "version that wrote it once more."
             ) from None
         executor.carry_out(number, record, parsed)

@@ -1,4 +1,4 @@
-"""What people look at: readings on a timer, the live page, events."""
+"""What people and Prometheus look at: readings on a timer, the live page, events, metrics."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from accous.diagnostics.trust import VERDICTS
 from accous.report.figures import (
     MEASURED_LATE,
     Figure,
@@ -28,6 +31,84 @@ from accous.table.history import COUNTS, MEANS
 from accous.table.model import TableModel
 from accous.table.summary import summarize_table_model
 from accous.text import LOGGER
+
+# --- What Prometheus can read: counts and times of requests, rounds and saves, and what the model says of
+#     itself
+
+
+_FAST = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_BOUNDS = ("", "_low", "_high")
+_ANSWERS = ("yes", "no", "not known")
+
+
+class Metrics:
+    """The metrics of one process."""
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+
+        def count(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"accous_{name}", text, labels, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"accous_{name}", text, labels, registry=registry)
+
+        def times(name: str, text: str, *labels: str) -> Histogram:
+            return Histogram(f"accous_{name}", text, labels, registry=registry, buckets=_FAST)
+
+        self.requests = count("requests", "Requests answered, by endpoint and status.", "endpoint", "status")
+        self.request_seconds = times("request_seconds", "Time to answer a request.", "endpoint")
+        self.predicted_rows = count("predicted_rows", "Rows predicted without learning.")
+        self.learned_rows = count("learned_rows", "Rows learned from since the start.")
+        self.refused_batches = count("refused_batches", "Batches refused because the queue was full.")
+        self.sync_seconds = times("log_sync_seconds", "Time to write and sync a group of batches.")
+        self.learn_seconds = times("learn_seconds", "Time to learn from a batch.")
+        self.save_seconds = times("save_seconds", "Time to save the model and start the log again.")
+        self.log_failures = count("log_failures", "Groups that the disk did not take.")
+        self.save_failures = count("save_failures", "Saves that failed; the log still has their batches.")
+        self.rounds = gauge("rounds", "Rounds that the model has learned from.")
+        self.rows = gauge("rows", "Rows of all rounds.")
+        self.queue = gauge("queue_depth", "Batches that wait for the learner.")
+        self.streams = gauge("event_streams", "Open streams of events.")
+        self._error = gauge(
+            "estimated_error",
+            "Error estimated without labels; NaN for inputs that the reference lacks.",
+            "bound",
+        )
+        self._measured = gauge("measured_error", "Error measured by late labels.", "bound")
+        self._effective = gauge("effective_rows", "Reference rows that carry the weight.")
+        self._verdict = gauge("verdict", "1 for the verdict that holds now.", "verdict")
+        self._answers = gauge("trust", "1 for the answer that holds now, for each question.", "question", "answer")
+        self._drift = gauge("last_drift_round", "Round of the last change of the inputs.")
+
+    def take_state(self, state: dict[str, Any], n_rows: int) -> None:
+        """Show what the record of ``accous inspect --json`` says."""
+        self.rounds.set(state["rounds"])
+        self.rows.set(n_rows)
+        self._effective.set(state["effective_sample_size"])
+        _show(self._measured, state, "measured_error", hidden=_BOUNDS if state["labels_outdated"] else ())
+        _show(self._error, state, "estimated_error", hidden=() if state["estimated_error_covered"] else _BOUNDS)
+        for verdict in VERDICTS:
+            self._verdict.labels(verdict).set(float(verdict == state["trust"]))
+        for question in ("inputs", "adaptation", "predictions"):
+            for answer in _ANSWERS:
+                self._answers.labels(question, answer).set(float(state[f"trust_{question}"] == answer))
+        _set(self._drift, state["last_drift_round"])
+
+    def exposition(self) -> bytes:
+        """Return everything in the text format of Prometheus."""
+        found: bytes = generate_latest(self._registry)
+        return found
+
+
+def _show(gauge: Any, state: dict[str, Any], name: str, hidden: tuple[str, ...]) -> None:
+    for ending in _BOUNDS:
+        _set(gauge.labels(ending[1:] or "value"), None if ending in hidden else state.get(f"{name}{ending}"))
+
+
+def _set(gauge: Any, value: float | None) -> None:
+    gauge.set(float("nan") if value is None else value)
+
 
 # --- What the live page shows, as plain values: the verdict first, then numbers, charts and changes
 
@@ -144,14 +225,14 @@ class Reading:
         A copy of the model that does not change.
     state : dict
         What ``accous inspect --json`` prints.
-    view : bytes
-        What the page shows, in JSON.
+    view : dict
+        What the page shows.
     """
 
     n_records: int
     source: ReportSource
     state: dict[str, Any]
-    view: bytes
+    view: dict[str, Any]
     _report: str | None = field(default=None, repr=False)
     _lock: Any = field(default_factory=threading.Lock, repr=False)
 
@@ -248,11 +329,11 @@ class ReadingTimer:
         with self._table_model.lock():
             # A record counts after its round: at worst there is one more reading.
             n_records, snapshot = self._n_records(), self._table_model.snapshot()
-        state = summarize_table_model(snapshot)["state"]
+        state = _without_places(summarize_table_model(snapshot)["state"])
         self._note_measured(state)
         source = report_source(snapshot, self._name)
         view = page_view(source, state, self._measured, n_records)
-        reading = Reading(n_records, source, state, msgspec.json.encode(view))
+        reading = Reading(n_records, source, state, view)
         self._on_reading(reading, before)
         return reading
 
@@ -267,6 +348,14 @@ class ReadingTimer:
             self._measured.append(note)
         if len(self._measured) > 128:
             del self._measured[:-1:2]
+
+
+def _without_places(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state with names of files instead of their places: clients need not know the server's disk."""
+    run = state["last_run"]
+    if run is not None:
+        run = run | {name: run[name] and Path(run[name]).name for name in ("stream", "output")}
+    return state | {"reference": Path(state["reference"]).name, "last_run": run}
 
 
 def _plain(values: Any) -> list[float | None]:
@@ -316,9 +405,9 @@ class Events:
         self._wake()
 
     @property
-    def has_followers(self) -> bool:
-        """Whether anybody listens."""
-        return bool(self._followers)
+    def n_followers(self) -> int:
+        """How many listen."""
+        return len(self._followers)
 
     def _wake(self) -> None:
         for follower in self._followers:

@@ -1,4 +1,4 @@
-"""The log of batches, and what repeated requests and late labels need."""
+"""The log of batches, and the idempotency of requests."""
 
 from __future__ import annotations
 
@@ -267,14 +267,14 @@ def _sync(descriptor: int) -> None:
     getattr(os, "fdatasync", os.fsync)(descriptor)
 
 
-# --- What the service keeps of the past: answers by idempotency key, and predictions by the client's own keys
+# --- Idempotency: responses by the client's key for a request, and predictions by the client's keys for rows
 
 
-_KEPT_MAGIC = b"accous kept answers 1\n"
+_STORE_MAGIC = b"accous idempotency 1\n"
 
 
-class KeptAnswer(msgspec.Struct, array_like=True, frozen=True):
-    """The first answer to a request.
+class StoredResponse(msgspec.Struct, array_like=True, frozen=True):
+    """The first response to a request.
 
     Attributes
     ----------
@@ -291,18 +291,18 @@ class KeptAnswer(msgspec.Struct, array_like=True, frozen=True):
 
 class _Content(msgspec.Struct, array_like=True):
     log: str
-    answers: list[tuple[str, KeptAnswer]]
+    responses: list[tuple[str, StoredResponse]]
     predictions: list[tuple[str, str, int]]
     measured: list[list[float]] = []
 
 
-class Kept:
-    """Answers and predictions that are kept.
+class Idempotency:
+    """Responses and predictions that are kept, the latest of them.
 
     Parameters
     ----------
-    most_answers, most_bytes, most_predictions : int
-        How many answers, how many bytes of them, and how many predictions are kept.
+    most_responses, most_bytes, most_predictions : int
+        How many responses, how many bytes of them, and how many predictions are kept.
 
     Attributes
     ----------
@@ -311,29 +311,31 @@ class Kept:
     """
 
     def __init__(
-        self, most_answers: int = 100_000, most_bytes: int = 16 << 20, most_predictions: int = 200_000
+        self, most_responses: int = 100_000, most_bytes: int = 16 << 20, most_predictions: int = 200_000
     ) -> None:
-        self._most_answers, self._most_bytes, self._most_predictions = most_answers, most_bytes, most_predictions
-        self._answers: OrderedDict[str, KeptAnswer] = OrderedDict()
+        self._most_responses, self._most_bytes, self._most_predictions = most_responses, most_bytes, most_predictions
+        self._responses: OrderedDict[str, StoredResponse] = OrderedDict()
         self._predictions: OrderedDict[str, MadePrediction] = OrderedDict()
         self._n_bytes = 0
         self.measured: list[list[float]] = []
 
-    def answer(self, key: str) -> KeptAnswer | None:
-        """Return the first answer to the request with this key."""
-        return self._answers.get(key)
+    def response(self, key: str) -> StoredResponse | None:
+        """Return the first response to the request with this key."""
+        return self._responses.get(key)
 
     def prediction(self, key: str) -> MadePrediction | None:
         """Return the last prediction for the row that the client calls so."""
         return self._predictions.get(key)
 
-    def keep_answer(self, key: str, answer: KeptAnswer) -> None:
-        """Keep an answer, and drop the oldest if there are too many."""
-        before = self._answers.pop(key, None)
-        self._n_bytes += len(answer.body) - (len(before.body) if before is not None else 0)
-        self._answers[key] = answer
-        while len(self._answers) > self._most_answers or (self._n_bytes > self._most_bytes and len(self._answers) > 1):
-            _, oldest = self._answers.popitem(last=False)
+    def keep_response(self, key: str, response: StoredResponse) -> None:
+        """Keep a response, and drop the oldest if there are too many."""
+        before = self._responses.pop(key, None)
+        self._n_bytes += len(response.body) - (len(before.body) if before is not None else 0)
+        self._responses[key] = response
+        while len(self._responses) > 1 and (
+            len(self._responses) > self._most_responses or self._n_bytes > self._most_bytes
+        ):
+            _, oldest = self._responses.popitem(last=False)
             self._n_bytes -= len(oldest.body)
 
     def keep_predictions(self, keys: list[str], predictions: list[Any], number: int) -> None:
@@ -347,32 +349,35 @@ class Kept:
     def save(self, path: Path, log: str) -> None:
         """Write everything to a file, in one step."""
         predictions = [(key, *each) for key, each in self._predictions.items()]
-        content = msgspec.msgpack.encode(_Content(log, list(self._answers.items()), predictions, self.measured))
-        head = _KEPT_MAGIC + hashlib.sha256(content).digest()
+        content = msgspec.msgpack.encode(_Content(log, list(self._responses.items()), predictions, self.measured))
+        head = _STORE_MAGIC + hashlib.sha256(content).digest()
         write_atomically(path.parent, lambda stream: (stream.write(head), stream.write(content)), name=path.name)
 
 
-def load_kept(path: Path, log: str, **most: int) -> Kept:
-    """Return what was saved; nothing, if there is no file or it belongs to another log.
+def load_idempotency(path: Path, log: str) -> Idempotency:
+    """Return what was saved; nothing, if it belongs to another log.
 
     Raises
     ------
     CheckpointError
-        If the file is damaged: without it, a repeated request could count twice.
+        If the file is missing or damaged: without it, a repeated request could count twice.
     """
-    kept = Kept(**most)
+    found = Idempotency()
     if not path.is_file():
-        return kept
+        raise CheckpointError(
+            f"{path} is missing, so a repeated request could count twice: restore it from a copy, or remove the "
+            f"folder {path.parent} to go on with the model as it was saved last."
+        )
     content = path.read_bytes()
-    body = content[len(_KEPT_MAGIC) + 32 :]
-    if content[: len(_KEPT_MAGIC) + 32] != _KEPT_MAGIC + hashlib.sha256(body).digest():
+    body = content[len(_STORE_MAGIC) + 32 :]
+    if content[: len(_STORE_MAGIC) + 32] != _STORE_MAGIC + hashlib.sha256(body).digest():
         raise CheckpointError(f"{path} is damaged: restore the folder from a copy.")
     with expecting_own_content(path):
-        found = msgspec.msgpack.decode(body, type=_Content)
-    if found.log == log:
-        for key, answer in found.answers:
-            kept.keep_answer(key, answer)
-        for key, prediction, number in found.predictions:
-            kept.keep_predictions([key], [prediction], number)
-        kept.measured = found.measured
-    return kept
+        saved = msgspec.msgpack.decode(body, type=_Content)
+    if saved.log == log:
+        for key, response in saved.responses:
+            found.keep_response(key, response)
+        for key, prediction, number in saved.predictions:
+            found.keep_predictions([key], [prediction], number)
+        found.measured = saved.measured
+    return found

@@ -1,4 +1,4 @@
-"""The server: HTTP, routes, workers and their start."""
+"""The server: settings and sockets, uvicorn, workers, and the start and end of it all."""
 
 from __future__ import annotations
 
@@ -11,539 +11,227 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from accous.checkpoint.files import MANIFEST_NAME, exclusive_lock
-from accous.exceptions import AccousError, ParameterError
-from accous.service.auth import Gate, Settings, TokenScope, address_of, is_loopback, listen
-from accous.service.bodies import BatchReader
-from accous.service.dialects import Inference, Invocations
-from accous.service.http import (
-    CLOSE,
-    LARGE,
-    SECURITY_HEADERS,
-    Answer,
-    Call,
-    ClientGone,
-    Limits,
-    Metrics,
-    Receive,
-    Refusal,
-    Scope,
-    Send,
-    headers_of,
-)
-from accous.service.learner import Learner, OwnedModel, open_owned
-from accous.service.live import Reading, ReadingTimer
-from accous.service.service import ARROW_EXAMPLE, Endpoints, Pages, Served, Service, Throughput, stream_events
+from accous.exceptions import AccousError, CheckpointError, DataError, ParameterError
+from accous.service.app import Served, Service, make_app
+from accous.service.auth import Gate, Tokens
+from accous.service.bodies import BatchReader, Limits
+from accous.service.learner import Learner, OwnedModel, SaveEvery, open_owned
+from accous.service.live import Metrics, Reading, ReadingTimer
 from accous.table.model import load_table_model
 from accous.text import LOGGER
 
-# --- The addresses of the service, who may use each, and which endpoint answers
+# --- How a model is served, and the sockets for that
 
 
-Endpoint = Callable[[Call], Awaitable[Answer]]
-Reply = Callable[[Answer], None]
-AtOnce = Callable[[Call, bytes, Reply], Answer | None]
-_MODELS = "/v2/models/"
+_LOOPBACK_ADDRESSES = ("127.0.0.1", "::1", "localhost")
 
 
-@dataclass(frozen=True)
-class Route:
-    """An address and a method.
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a model is served.
 
     Attributes
     ----------
-    name : str
-        For metrics.
-    endpoint : callable
-    scope : {"read", "write"}, optional
-        What a token must allow; None: nobody needs one.
-    accepts_cookie : bool
-        Whether the page's cookie will do.
-    is_stream : bool
-        Whether the answer goes on.
-    at_once : callable, optional
-        Answers a small request whose body is there, without a task of its own: it returns the answer, or None if it
-        calls its last argument later.
+    model : Path
+    host : str
+    port : int
+        0 takes a free one.
+    tokens : Tokens
+    limits : Limits
+    save_every : SaveEvery
+    learns_first : bool
+    estimator : str, optional
+        The name of the model's estimator, needed if it is code of the user's.
+    workers : int
+        Further processes that only predict, on a port of their own.
+    read_port : int
+        Of the workers; 0 takes a free one.
     """
 
-    name: str
-    endpoint: Endpoint
-    scope: TokenScope | None = None
-    accepts_cookie: bool = False
-    is_stream: bool = False
-    at_once: AtOnce | None = None
+    model: Path
+    host: str = "127.0.0.1"
+    port: int = 8321
+    tokens: Tokens = field(default_factory=Tokens)
+    limits: Limits = field(default_factory=Limits)
+    save_every: SaveEvery = field(default_factory=SaveEvery)
+    learns_first: bool = False
+    estimator: str | None = None
+    workers: int = 0
+    read_port: int = 8322
+
+    @property
+    def name(self) -> str:
+        """The model's name in addresses."""
+        return self.model.resolve().name or "model"
 
 
-class Routes:
-    """All addresses.
-
-    Parameters
-    ----------
-    service : Service
-    """
-
-    def __init__(self, service: Service) -> None:
-        own = Endpoints(service)
-        self._fixed: dict[str, dict[str, Route]] = {
-            "/v1/predict": {"POST": Route("predict", own.predict, "read", at_once=own.predict_at_once)},
-            "/v1/adapt": {"POST": Route("adapt", own.adapt, "write", at_once=own.adapt_at_once)},
-            "/v1/step": {"POST": Route("step", own.step, "write", at_once=own.step_at_once)},
-            "/v1/labels": {"POST": Route("labels", own.labels, "write")},
-            "/v1/state": {"GET": _look("state", own.state)},
-            "/v1/trust": {"GET": _look("trust", own.trust)},
-            "/v1/history": {"GET": _look("history", own.history)},
-            "/v1/events": {"GET": _look("events", own.events_head, is_stream=True)},
-            "/metrics": {"GET": _look("metrics", own.metrics)},
-            "/healthz": {"GET": Route("healthz", own.healthz)},
-            "/readyz": {"GET": Route("readyz", own.readyz)},
-            **_for_people(Pages(service)),
-            **_of_others(Inference(service), Invocations(service), own),
-        }
-        inference = Inference(service)
-        self._of_models = {
-            (): {"GET": Route("v2 model", inference.model, "read")},
-            ("ready",): {"GET": Route("v2 ready", inference.model_ready)},
-            ("infer",): {"POST": Route("v2 infer", inference.infer, "read")},
-        }
-
-    def at_once(self) -> dict[bytes, Route]:
-        """Return the routes whose small POST requests need no task, by their address."""
-        found = ((path, methods.get("POST")) for path, methods in self._fixed.items())
-        return {path.encode(): route for path, route in found if route is not None and route.at_once is not None}
-
-    def find(self, call: Call) -> Route:
-        """Return the route of a request; refuse an address or a method that there is not."""
-        methods = self._fixed.get(call.path) or self._find_model(call)
-        if methods is None:
-            raise Refusal(
-                404, "not_found", "There is nothing at this address; /docs lists what there is.", headers=CLOSE
-            )
-        method = "GET" if call.method == "HEAD" else call.method
-        route = methods.get(method)
-        if route is None:
-            allowed = ", ".join(methods)
-            headers = ((b"allow", allowed.encode()), *CLOSE)
-            raise Refusal(405, "wrong_method", f"Use {allowed} here.", headers=headers)
-        return route
-
-    def _find_model(self, call: Call) -> dict[str, Route] | None:
-        """Return the routes of an address such as /v2/models/NAME/versions/1/infer."""
-        if not call.path.startswith(_MODELS):
-            return None
-        name, *rest = call.path.removeprefix(_MODELS).split("/")
-        call.parts["name"] = name
-        if rest[:1] == ["versions"] and len(rest) > 1:
-            call.parts["version"] = rest[1]
-            rest = rest[2:]
-        return self._of_models.get(tuple(rest))
+def is_loopback(host: str) -> bool:
+    """Whether only programs on this machine reach the address."""
+    return host in _LOOPBACK_ADDRESSES
 
 
-def _look(name: str, endpoint: Endpoint, *, is_stream: bool = False) -> Route:
-    """Return a route that a token for reading opens, and the page's cookie too."""
-    return Route(name, endpoint, "read", accepts_cookie=True, is_stream=is_stream)
+def listen(host: str, port: int) -> socket.socket:
+    """Open the socket, so that a port that is taken is noticed before the model is loaded."""
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise DataError(f"Cannot serve on {host} port {port}: {error.strerror or error}.") from None
+    return sock
 
 
-def _for_people(pages: Pages) -> dict[str, dict[str, Route]]:
-    return {
-        "/": {"GET": Route("page", pages.live)},
-        "/page/view": {"GET": _look("view", pages.view)},
-        "/login": {"POST": Route("login", pages.login)},
-        "/logout": {"POST": Route("logout", pages.logout)},
-        "/report": {"GET": _look("report", pages.report)},
-        "/docs": {"GET": _look("docs", pages.interface)},
-        ARROW_EXAMPLE: {"GET": _look("docs", pages.arrow_example)},
-        "/openapi.json": {"GET": _look("docs", pages.openapi)},
-        **{path: {"GET": Route("assets", pages.asset)} for path in pages.assets},
-        "/favicon.ico": {"GET": Route("assets", pages.icon)},
-    }
+def address_of(sock: socket.socket) -> str:
+    """Return the address for browsers and programs."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _of_others(inference: Inference, invocations: Invocations, own: Endpoints) -> dict[str, dict[str, Route]]:
-    return {
-        "/v2": {"GET": Route("v2", inference.server)},
-        "/v2/health/live": {"GET": Route("v2 live", inference.live)},
-        "/v2/health/ready": {"GET": Route("v2 ready", inference.ready)},
-        "/invocations": {"POST": Route("invocations", invocations.invoke, "read")},
-        "/ping": {"GET": Route("healthz", own.healthz)},
-    }
+# --- Connections: how many there are, and that each sends a request in time, which uvicorn does not ask for
 
 
-# --- The application: finds the endpoint of a request, lets the gate check it, and sends the answer
-
-
-class App:
-    """The service as an ASGI application.
-
-    Parameters
-    ----------
-    service : Service
-    """
-
-    def __init__(self, service: Service) -> None:
-        self._service, self._routes = service, Routes(service)
-        self._at_once = self._routes.at_once()
-        self._timers: dict[str, tuple[Any, dict[int, Any]]] = {}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] != "http":
-            if scope["type"] == "websocket":
-                await send({"type": "websocket.close", "code": 1008})
-            return
-        began = time.perf_counter()
-        call = Call(scope, receive, self._service.limits, self._service.arriving)
-        route, answer = await self._answer(call)
-        if route is not None and route.is_stream and answer is None and call.method == "GET":
-            await stream_events(self._service, call, send, list(SECURITY_HEADERS))
-            return
-        if answer is None:  # nobody is there
-            return
-        try:
-            await _send(send, answer, is_head=scope["method"] == "HEAD")
-        finally:
-            self._note(route, answer.status, time.perf_counter() - began)
-
-    async def _answer(self, call: Call) -> tuple[Route | None, Answer | None]:
-        route: Route | None = None
-        try:
-            self._service.gate.require_host(call)
-            route = self._routes.find(call)
-            if call.method == "POST":
-                self._service.gate.require_same_origin(call)
-            if route.scope is not None:
-                self._service.gate.require(call, route.scope, accepts_cookie=route.accepts_cookie)
-            # Only GET opens a stream: who asks for its head gets a head that ends.
-            is_open = route.is_stream and call.method == "GET"
-            return route, None if is_open else await route.endpoint(call)
-        except Refusal as refusal:
-            return route, refusal.answer_at(call.path)
-        except ClientGone:
-            return route, None
-        except asyncio.CancelledError:
-            raise
-        except Exception:
-            return route, _failed(call)
-
-    def takes_at_once(self, path: bytes) -> bool:
-        """Whether small requests to an address can be answered without a task of their own."""
-        return path in self._at_once
-
-    def answer_at_once(self, scope: Scope, body: bytes, reply: Reply) -> None:
-        """Answer a small request whose body is there: now, or as soon as the learner has learned from it.
-
-        Parameters
-        ----------
-        scope : dict
-            Of ASGI, for an address that `takes_at_once` knows.
-        body : bytes
-        reply : callable
-            Takes the answer, once.
-        """
-        began, service = time.perf_counter(), self._service
-        call = Call(scope, _no_message, service.limits, service.arriving)
-        route = self._at_once[call.path.encode()]
-
-        def finish(answer: Answer) -> None:
-            reply(answer)
-            self._note(route, answer.status, time.perf_counter() - began)
-
-        try:
-            service.gate.require_host(call)
-            service.gate.require_same_origin(call)
-            if route.scope is not None:
-                service.gate.require(call, route.scope)
-            assert route.at_once is not None
-            answer = route.at_once(call, body, finish)
-        except Refusal as refusal:
-            answer = refusal.answer
-        except Exception:
-            answer = _failed(call)
-        if answer is not None:
-            finish(answer)
-
-    def _note(self, route: Route | None, status: int, seconds: float) -> None:
-        name, metrics = "other" if route is None else route.name, self._service.metrics
-        timer, counters = self._timers.get(name) or self._timers.setdefault(name, _timer(metrics, name))
-        timer.observe(seconds)
-        counter = counters.get(status)
-        if counter is None:
-            counter = counters[status] = metrics.requests.labels(name, str(status))
-        counter.inc()
-
-
-async def _no_message() -> Any:
-    raise RuntimeError("a request that needs no task has its body")
-
-
-def _failed(call: Call) -> Answer:
-    LOGGER.exception("%s %s failed", call.method, call.path)
-    return Refusal(500, "failed", "The service made a mistake; its log says which.").answer_at(call.path)
-
-
-def _timer(metrics: Metrics, name: str) -> tuple[Any, dict[int, Any]]:
-    return metrics.request_seconds.labels(name), {}
-
-
-async def _send(send: Send, answer: Answer, *, is_head: bool) -> None:
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers_of(answer)})
-    await send({"type": "http.response.body", "body": b"" if is_head else answer.body})
-
-
-# --- A request that is answered without a task of its own, in the place of uvicorn's cycle of messages
-
-
-_CLOSE = (b"connection", b"close")
-
-
-class _NoEvent:
-    """Stands where uvicorn wakes a task: there is none."""
-
-    def set(self) -> None:
-        """Wake nobody."""
-
-
-class Exchange:
-    """What uvicorn's protocol wants to know of the request that it is at.
-
-    Attributes
-    ----------
-    keep_alive : bool
-        Whether the connection stays open; uvicorn clears it when the server ends.
-    disconnected : bool
-        Whether the client has gone.
-    """
-
-    message_event = _NoEvent()
-    more_body = False
-
-    __slots__ = ("disconnected", "keep_alive", "response_complete", "response_started")
-
-    def __init__(self) -> None:
-        self.keep_alive, self.disconnected = True, False
-        self.response_started = self.response_complete = False
-
-    def write(self, transport: Any, answer: Answer) -> None:
-        """Write the answer, and close the connection if one of both sides wants that."""
-        self.response_started = self.response_complete = True
-        if self.disconnected:
-            return
-        self.keep_alive = self.keep_alive and _CLOSE not in answer.headers
-        transport.write(rendered(answer, keep_alive=self.keep_alive))
-        if not self.keep_alive:
-            transport.close()
-
-
-def rendered(answer: Answer, *, keep_alive: bool) -> bytes:
-    """Return an answer as it goes over the wire."""
-    pieces = [STATUS_LINE[answer.status]]
-    for name, value in headers_of(answer):
-        pieces += (name, b": ", value, b"\r\n")
-    if not keep_alive and _CLOSE not in answer.headers:
-        pieces.append(b"connection: close\r\n")
-    pieces += (b"\r\n", answer.body)
-    return b"".join(pieces)
-
-
-# --- The HTTP protocol of uvicorn with what it lacks
-
-
-# What only a task can deal with: a body that is not there yet or is packed, and a request that may have come before.
-_NEED_TASK = frozenset((b"expect", b"transfer-encoding", b"content-encoding", b"idempotency-key", b"upgrade"))
-# Of requests that come in one piece: other clients wait for all that are answered without a task.
-_MOST_AT_ONCE = 16
-_MOST_DROPPED, _SECONDS_TO_SEE = 64 << 20, 1.0
-_REFUSAL = (
-    b"HTTP/1.1 %s\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
-    b'{"error":{"code":"%s","message":"%s"}}'
+_KEEP_ALIVE_SECONDS = 75
+_TOO_SLOW = b'{"error":{"code":"too_slow","message":"The request did not arrive in time."}}'
+_TOO_SLOW_RESPONSE = (
+    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\nconnection: close\r\n"
+    b"content-length: %d\r\n\r\n%s" % (len(_TOO_SLOW), _TOO_SLOW)
 )
 
 
-async def _refuse_crowd(scope: Scope, _receive: Receive, send: Send) -> None:
-    """Answer instead of the application while there are too many connections."""
-    headers = ((b"retry-after", b"1"), *CLOSE)
-    refusal = Refusal(503, "too_many_connections", "There are too many connections: try again.", headers=headers)
-    answer = refusal.answer_at(scope["path"])
-    own = [(b"content-type", answer.content_type), (b"content-length", b"%d" % len(answer.body)), *headers]
-    await send({"type": "http.response.start", "status": answer.status, "headers": own})
-    await send({"type": "http.response.body", "body": answer.body})
+class Connections:
+    """The connections of a server, by the address of the client.
+
+    Parameters
+    ----------
+    app : ASGI application
+    head_seconds : float
+        Time in which the head of a request must arrive.
+    """
+
+    def __init__(self, app: Any, head_seconds: float) -> None:
+        self._app, self.head_seconds = app, head_seconds
+        self.by_client: dict[Any, _Connection] = {}
+
+    def __len__(self) -> int:
+        return len(self.by_client)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request; its head has arrived."""
+        connection = self.by_client.get(scope.get("client"))
+        if connection is None:
+            await self._app(scope, receive, send)
+            return
+        connection.begin()
+
+        async def send_on(message: Any) -> None:
+            connection.note_sending(has_more=message.get("more_body", False))
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_on)
+        finally:
+            connection.end()
+
+    def protocol(self, **arguments: Any) -> asyncio.Protocol:
+        """Return uvicorn's protocol for a new connection, behind a clock of ours."""
+        return _Connection(self, H11Protocol(**arguments))
 
 
-def limited_protocol(limits: Limits, app: App) -> type[HttpToolsProtocol]:
-    """Return a protocol with these limits, which asks the application for what needs no task."""
-    return type("LimitedProtocol", (_LimitedProtocol,), {"limits": limits, "direct_app": app})
+class _Connection(asyncio.Protocol):
+    """Passes on everything between a socket and uvicorn, and closes a connection whose next request is late."""
 
-
-class _LimitedProtocol(HttpToolsProtocol):
-    """Closes a connection whose next request does not arrive soon, or has too long a head."""
-
-    limits = Limits()
-    direct_app: App
-    _held: list[bytes] | None = None  # the body of a request that may need no task
-    _n_at_once = 0  # of the requests in the piece that has just come
-    _n_head_bytes = 0
-    _n_dropped: int | None = None
-    _is_in_head = True
-    _has_begun = False  # a head, of which the end has yet to come
-    _is_half_closed = False
-    _deadline: asyncio.TimerHandle | None = None
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.own_app: Any = self.app
+    def __init__(self, connections: Connections, inner: asyncio.Protocol) -> None:
+        self._connections, self._inner = connections, inner
+        self._n_open, self._is_idle, self._is_half_closed = 0, False, False
+        self._has_started = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self._transport: Any = None
+        self._client: Any = None
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._expect_head()
+        self._transport = transport
+        client = transport.get_extra_info("peername")
+        self._client = tuple(client[:2]) if client else id(self)
+        self._connections.by_client[self._client] = self
+        self._inner.connection_made(transport)
+        self._set_deadline(self._connections.head_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        super().connection_lost(exc)
+        self._connections.by_client.pop(self._client, None)
+        self._clear_deadline()
+        self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Count what comes before the head of a request has ended; drop what comes after a refusal."""
-        if self._n_dropped is not None:
-            self._n_dropped += len(data)
-            if self._n_dropped > _MOST_DROPPED:
-                self.transport.close()
-            return
-        if self._is_in_head:
-            self._n_head_bytes += len(data)
-            # The body may have come along: only a head that has not ended is too long.
-            if self._n_head_bytes > self.limits.head_bytes and b"\r\n\r\n" not in data:
-                self._refuse(b"431 Request Header Fields Too Large", b"head_too_large", b"The headers are too long.")
-                return
-        self._n_at_once = 0
-        super().data_received(data)
-        if self._held is not None:
-            self._start_held()
-        # The end of a piece may be the beginning of the next head, which nothing has counted.
-        has_begun = self._has_begun or (self._is_in_head and self._n_head_bytes)
-        if has_begun and self._deadline is None and self._n_dropped is None:
-            self._expect_head()
+        if self._is_idle:
+            self._is_idle = False
+            self._set_deadline(self._connections.head_seconds)
+        self._inner.data_received(data)
 
-    def eof_received(self) -> bool:  # type: ignore[override]
-        """Go on while an answer is due: whoever sends no more may still read. A stream would never end, so it does."""
-        cycle = self.cycle
-        is_due = cycle is not None and not (cycle.response_started or cycle.response_complete or cycle.more_body)
-        self._is_half_closed = is_due
-        return is_due
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if self._is_half_closed and self.cycle.response_complete:
-            self.transport.close()
-
-    def on_message_begin(self) -> None:
-        self._has_begun = True
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._is_in_head, self._has_begun, self._n_head_bytes = False, False, 0
-        self._stop_waiting()
-        # The request before, in the same piece, may be answered already: it is not the last one, so nothing is idle.
-        self._unset_keepalive_if_required()
-        is_crowded = len(self.connections) > self.limits.connections
-        self.app = _refuse_crowd if is_crowded else self.own_app
-        if not is_crowded and self._may_need_no_task():
-            self._held = []
-        else:
-            super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        if self._held is None:
-            super().on_body(body)
-        else:
-            self._held.append(body)
-
-    def on_message_complete(self) -> None:
-        if self._held is None:
-            super().on_message_complete()
-        else:
-            body, self._held = b"".join(self._held), None
-            self._answer_at_once(body)
-        self._is_in_head = True
-
-    def _may_need_no_task(self) -> bool:
-        """Whether the application can answer at once if the body comes along with the head."""
-        if not self.direct_app.takes_at_once(self.url) or self.parser.get_method() != b"POST":
+    def eof_received(self) -> bool:
+        """Go on while a response is due: whoever sends no more may still read it, but not a stream without end."""
+        self._inner.eof_received()
+        if self._has_started:
             return False
-        is_first = self.cycle is None or (self.cycle.response_complete and not self.pipeline)
-        if not is_first or self._n_at_once >= _MOST_AT_ONCE or self.flow.write_paused or self.transport.is_closing():
-            return False
-        headers = dict(self.headers)
-        length = headers.get(b"content-length", b"")
-        return (
-            _NEED_TASK.isdisjoint(headers)
-            and length.isdigit()
-            and int(length) <= min(LARGE, self.limits.body_bytes)
-            and self.parser.get_http_version() == "1.1"
-            and self.parser.should_keep_alive()
-        )
+        self._is_half_closed = True
+        asyncio.get_running_loop().call_soon(self._close_if_done)
+        return True
 
-    def _start_held(self) -> None:
-        """Leave a request to a task after all, because some of its body has yet to come."""
-        pieces, self._held = self._held or [], None
-        super().on_headers_complete()
-        if pieces:
-            super().on_body(b"".join(pieces))
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
 
-    def _answer_at_once(self, body: bytes) -> None:
-        scope, exchange = cast("Scope", self.scope), Exchange()
-        scope["method"], scope["path"], scope["query_string"] = "POST", self.url.decode("ascii"), b""
-        self.cycle = exchange  # type: ignore[assignment]
-        self._n_at_once += 1
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
 
-        def reply(answer: Answer) -> None:
-            # uvicorn tells only the last of several requests in one piece that the client has gone, and what followed
-            # this one may have been refused. A write would be an error then.
-            if self._n_dropped is not None or self.transport.is_closing():
-                exchange.disconnected = True
-            exchange.write(self.transport, answer)
-            if not exchange.disconnected:
-                self.on_response_complete()
+    def begin(self) -> None:
+        """Note that a request is being answered."""
+        self._n_open += 1
+        self._clear_deadline()
 
-        self.direct_app.answer_at_once(scope, body, reply)
+    def note_sending(self, *, has_more: bool) -> None:
+        """Note that the response has begun."""
+        self._has_started = True
+        if has_more and self._is_half_closed:
+            self._transport.close()
 
-    def send_400_response(self, msg: str) -> None:
-        self._refuse(b"400 Bad Request", b"malformed_http", b"This is not a request in HTTP/1.1.")
+    def end(self) -> None:
+        """Note that it is; what comes next is the head of another, which may have begun already."""
+        self._n_open, self._has_started = self._n_open - 1, False
+        if not self._n_open and not self._transport.is_closing():
+            self._is_idle = True
+            self._set_deadline(_KEEP_ALIVE_SECONDS + self._connections.head_seconds)
+            if self._is_half_closed:  # after a request that came along, which begins before this is called
+                asyncio.get_running_loop().call_soon(self._close_if_done)
 
-    def _expect_head(self) -> None:
-        self._deadline = self.loop.call_later(self.limits.head_seconds, self._give_up)
+    def _close_if_done(self) -> None:
+        if not self._n_open:
+            self._transport.close()
 
-    def _stop_waiting(self) -> None:
+    def _set_deadline(self, seconds: float) -> None:
+        self._clear_deadline()
+        self._deadline = asyncio.get_running_loop().call_later(seconds, self._give_up)
+
+    def _clear_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
     def _give_up(self) -> None:
-        if self.cycle is not None and not self.cycle.response_complete:
-            # A refusal would be taken for the answer that is due to the request before.
-            self._expect_head()
-            return
-        self._refuse(b"408 Request Timeout", b"too_slow", b"The request did not arrive in time.")
-
-    def _refuse(self, status: bytes, code: bytes, message: bytes) -> None:
-        self._stop_waiting()
-        self._held = None
-        if not self.transport.is_closing():
-            n_bytes = len(b'{"error":{"code":"","message":""}}') + len(code) + len(message)
-            self.transport.write(_REFUSAL % (status, n_bytes, code, message))
-            # Who still sends gets to see the refusal: closed at once, the connection would be reset.
-            self._n_dropped = 0
-            if self.transport.can_write_eof():
-                self.transport.write_eof()
-            self.loop.call_later(_SECONDS_TO_SEE, self.transport.close)
+        if not self._transport.is_closing():
+            self._transport.write(_TOO_SLOW_RESPONSE)
+            self._transport.close()
 
 
 # --- uvicorn with our limits, the events of new readings, and an orderly end
@@ -570,11 +258,14 @@ class Server:
     def __init__(self, service: Service, settings: Settings) -> None:
         self._service = service
         self._loop: asyncio.AbstractEventLoop | None = None
-        app = App(service)
+        connections = Connections(make_app(service), settings.limits.head_seconds)
+        service.n_connections = connections.__len__
         config = uvicorn.Config(
-            app,
+            connections,
             loop="uvloop" if sys.platform != "win32" else "asyncio",
-            http=limited_protocol(settings.limits, app),
+            # h11 bounds heads and trailers, and keeps both apart; httptools bounds neither.
+            http=connections.protocol,  # type: ignore[arg-type]
+            h11_max_incomplete_event_size=settings.limits.head_bytes,
             ws="none",
             lifespan="off",
             access_log=False,
@@ -582,25 +273,27 @@ class Server:
             server_header=False,
             date_header=False,
             proxy_headers=False,
-            timeout_keep_alive=75,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=_DRAIN_SECONDS,
         )
-        self._server = _EndingServer(config, self._begin_to_end)
+        self._server = uvicorn.Server(config)
 
     def run_on(self, sock: socket.socket, on_ready: Callable[[], None]) -> None:
         """Run until a signal comes and all requests are answered."""
-        factory = self._server.config.get_loop_factory()
-        with asyncio.Runner(loop_factory=factory) as runner:
+        with asyncio.Runner(loop_factory=self._server.config.get_loop_factory()) as runner:
             runner.run(self._run(sock, on_ready))
 
     async def _run(self, sock: socket.socket, on_ready: Callable[[], None]) -> None:
-        self._loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         if self._service.readings is not None:
             self._add_events(self._service.readings.latest, None)
         serving = asyncio.ensure_future(self._server.serve([sock]))
         telling = asyncio.ensure_future(self._tell_activity())
         while not self._server.started and not serving.done():
             await asyncio.sleep(0.01)
+        # In the place of uvicorn's own: it would raise the signal again at its end, before the learner has saved.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._begin_to_end)
         if not serving.done():
             self._service.is_ready = True
             on_ready()
@@ -609,20 +302,30 @@ class Server:
         finally:
             telling.cancel()
 
+    def _begin_to_end(self) -> None:
+        """Take no more requests, and end the streams; a second signal does not wait for open requests."""
+        self._service.is_ready = False
+        self._service.events.close()
+        self._server.force_exit = self._server.should_exit
+        self._server.should_exit = True
+
     async def _tell_activity(self) -> None:
         """Tell those who watch what goes on, also while nothing does."""
         service = self._service
-        throughput = Throughput(service.counts)
+        before, at = service.counts(), time.monotonic()
         while True:
             await asyncio.sleep(_SECONDS_BETWEEN_ACTIVITY)
-            found = throughput()
-            if service.events.has_followers and service.learner is not None:
-                service.events.tell("activity", found | {"waiting": service.learner.n_waiting})
+            counts, now = service.counts(), time.monotonic()
+            found = {name: round((value - before[name]) / (now - at), 1) for name, value in counts.items()}
+            before, at = counts, now
+            learner = service.learner
+            if service.n_streams and learner is not None:
+                more = {"waiting": learner.n_pending, "round": service.n_rounds, "rows": learner.n_rows}
+                service.events.tell("activity", found | more)
 
     def publish(self, reading: Reading, before: Reading | None) -> None:
         """Take a new reading; called in the thread that took it."""
-        n_rows = reading.source.history.totals()["n_rows"]
-        self._service.metrics.take_state(reading.state, n_rows)
+        self._service.metrics.take_state(reading.state, reading.view["rows"])
         if self._loop is not None and before is not None:
             try:
                 self._loop.call_soon_threadsafe(self._add_events, reading, before)
@@ -631,37 +334,6 @@ class Server:
 
     def _add_events(self, reading: Reading, before: Reading | None) -> None:
         self._service.events.add(reading.n_records, events_of(reading, before))
-
-    def _begin_to_end(self) -> None:
-        self._service.is_ready = False
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._service.events.close)
-
-
-class _EndingServer(uvicorn.Server):
-    """Says when it begins to end, so that streams without an end do not hold it up, and leaves the rest to us.
-
-    uvicorn itself would raise the signal again when it is done, which ends the process before the learner has saved.
-    """
-
-    def __init__(self, config: uvicorn.Config, on_end: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._on_end = on_end
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Take Ctrl-C and SIGTERM as requests to end."""
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def handle_exit(self, sig: int, frame: Any) -> None:
-        """Begin to end; a second Ctrl-C does not wait for open requests."""
-        self._on_end()
-        super().handle_exit(sig, frame)
 
 
 def events_of(reading: Reading, before: Reading | None) -> list[tuple[str, Any]]:
@@ -823,16 +495,29 @@ def serve(settings: Settings, on_ready: OnReady) -> None:
     settings : Settings
     on_ready : callable
         Called with the model and the addresses when requests are welcome: the service's own, and that of the workers.
+
+    Raises
+    ------
+    CheckpointError
+        If the folder cannot be used, or the model could not be saved at the end.
     """
     if not is_loopback(settings.host) and settings.tokens.is_open:
         raise ParameterError(
             f"--host {settings.host} can be reached from other machines: give tokens with --token-file, or serve on "
             "127.0.0.1."
         )
-    with exclusive_lock(settings.model, "accous serve"), ExitStack() as stack:
-        sock = stack.enter_context(listen(settings.host, settings.port))
-        read_sock = stack.enter_context(listen(settings.host, settings.read_port)) if settings.workers else None
-        owned = open_owned(settings.model, settings.limits, settings.estimator)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(exclusive_lock(settings.model, "accous serve"))
+            sock = stack.enter_context(listen(settings.host, settings.port))
+            read_sock = stack.enter_context(listen(settings.host, settings.read_port)) if settings.workers else None
+            owned = open_owned(settings.model, settings.limits, settings.estimator)
+        except OSError as error:
+            text = f"{settings.model} cannot be served ({error.strerror or error})"
+            raise CheckpointError(
+                f"{text}: a service needs a folder to which it can write its log and the model."
+            ) from None
+        stack.callback(owned.log.close)
         sys.setswitchinterval(_SWITCH_SECONDS)
         run_owner(settings, owned, sock, read_sock, on_ready)
 
@@ -843,15 +528,7 @@ def run_owner(
     """Serve a model that is loaded, on sockets that are open."""
     metrics = Metrics()
     learner = Learner(
-        table_model=owned.table_model,
-        folder=settings.model,
-        kept_path=owned.kept_path,
-        log=owned.log,
-        kept=owned.kept,
-        executor=owned.executor,
-        limits=settings.limits,
-        save_every=settings.save_every,
-        metrics=metrics,
+        owned, folder=settings.model, limits=settings.limits, save_every=settings.save_every, metrics=metrics
     )
     served = Served(owned.table_model, owned.reader)
     service = Service(
@@ -869,21 +546,18 @@ def run_owner(
         table_model=owned.table_model,
         name=settings.name,
         n_records=lambda: learner.n_done,
-        measured=owned.kept.measured,
+        measured=owned.idempotency.measured,
         on_reading=server.publish,
     )
     gc.freeze()  # what is loaded stays: the collector need not look at it again
-    workers = None if read_sock is None else Workers(settings, read_sock)
     addresses = [address_of(each) for each in (sock, read_sock) if each is not None]
-    learner.start()
-    service.readings.start()
-    try:
-        if workers is not None:
+    with ExitStack() as ending:  # in the opposite order
+        ending.callback(learner.stop)
+        learner.start()
+        ending.callback(service.readings.stop)
+        service.readings.start()
+        if read_sock is not None:
+            workers = Workers(settings, read_sock)
+            ending.callback(workers.stop)
             workers.start()
         server.run_on(sock, lambda: on_ready(owned, addresses))
-    finally:
-        if workers is not None:
-            workers.stop()
-        service.readings.stop()
-        learner.stop()
-        owned.log.close()

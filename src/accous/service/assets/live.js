@@ -44,8 +44,7 @@ function table(headings, rows) {
 function show(next) {
   const before = view;
   view = next;
-  setText("facts", `${count(next.rounds, "round")}, ${count(next.rows, "row")}, compared with ` +
-    `${count(next.reference_rows, "labelled reference row")}`);
+  showFacts(next);
   showVerdict(next.verdict);
   fill("answers", next.answers.flatMap(answerNodes));
   showTiles();
@@ -54,6 +53,11 @@ function show(next) {
   fill("findings", next.findings.map((text) => element("li", "", text)));
   for (const name of ["error", "sample", "moved", "lengths"]) showChart(name, next.charts[name]);
   draw();
+}
+
+function showFacts({ rounds, rows, reference_rows }) {
+  setText("facts", `${count(rounds, "round")}, ${count(rows, "row")}, compared with ` +
+    `${count(reference_rows, "labelled reference row")}`);
 }
 
 function showVerdict(verdict) {
@@ -184,7 +188,9 @@ function follow() {
   source.addEventListener("reset", fetchView);
   source.addEventListener("activity", (event) => {
     activity = JSON.parse(event.data);
-    if (view) showTiles();
+    if (!view) return;
+    showTiles();
+    showFacts({ ...view, rounds: activity.round, rows: activity.rows });
   });
 }
 

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from starlette.requests import Request
 
 from accous.service.bodies import (
     Batch,
+    HttpError,
+    Limits,
+    Result,
     Value,
     decode_json,
-    decode_rows,
+    json_result,
     media_type,
     plain_predictions,
     require_columns,
     require_rows,
     require_table,
 )
-from accous.service.http import Answer, Call, Limits, Refusal, json_answer, read_aside
-from accous.service.service import Served, Service
 from accous.table.columns import NumberColumn
 from accous.table.kinds import ClassKind, LabelKind
 from accous.text import count
+
+if TYPE_CHECKING:
+    from accous.service.app import Served, Service
 
 # --- The Open Inference Protocol, version 2, for predictions: what clients of KServe, MLServer and Triton speak
 
@@ -67,30 +74,28 @@ class Inference:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def server(self, _call: Call) -> Answer:
+    async def server(self, _request: Request) -> Result:
         """Describe the server."""
-        return json_answer({"name": "accous", "version": VERSION, "extensions": ["binary_tensor_data"]})
+        return json_result({"name": "accous", "version": VERSION, "extensions": ["binary_tensor_data"]})
 
-    async def live(self, _call: Call) -> Answer:
+    async def live(self, _request: Request) -> Result:
         """Whether the server is alive."""
-        return json_answer({"live": True})
+        return json_result({"live": True})
 
-    async def ready(self, _call: Call) -> Answer:
+    async def ready(self, _request: Request) -> Result:
         """Whether the server is ready."""
-        if not self._service.is_ready:
-            raise Refusal(503, "not_ready", "The service is starting or stopping.")
-        return json_answer({"ready": True})
+        self._service.require_ready()
+        return json_result({"ready": True})
 
-    async def model_ready(self, call: Call) -> Answer:
+    async def model_ready(self, request: Request) -> Result:
         """Whether the model is ready."""
-        self._require_name(call)
-        if not self._service.is_ready:
-            raise Refusal(503, "not_ready", "The service is starting or stopping.")
-        return json_answer({"name": self._service.name, "ready": True})
+        self._require_name(request)
+        self._service.require_ready()
+        return json_result({"name": self._service.name, "ready": True})
 
-    async def model(self, call: Call) -> Answer:
+    async def model(self, request: Request) -> Result:
         """Describe the model's inputs and outputs."""
-        self._require_name(call)
+        self._require_name(request)
         served = self._service.served()
         encoder, kind = served.table_model.encoder, served.table_model.kind
         kinds = {plan.name: "FP64" if isinstance(plan, NumberColumn) else "BYTES" for plan in encoder.used}
@@ -100,26 +105,26 @@ class Inference:
         outputs.append({"name": "ratio", "datatype": "FP64", "shape": [-1]})
         inputs = [{"name": name, "datatype": kinds[name], "shape": [-1]} for name in served.reader.columns]
         content = {"name": self._service.name, "versions": [VERSION], "platform": "accous"}
-        return json_answer(content | {"inputs": inputs, "outputs": outputs})
+        return json_result(content | {"inputs": inputs, "outputs": outputs})
 
-    async def infer(self, call: Call) -> Answer:
+    async def infer(self, request: Request) -> Result:
         """Predict rows."""
-        self._require_name(call)
-        head, body = call.header(b"inference-header-content-length"), await call.body()
-        return await read_aside(len(body), self._infer, body, head)
+        self._require_name(request)
+        head = request.headers.get("inference-header-content-length", "")
+        return await self._service.bodies.read(request, partial(self._infer, head))
 
-    def _infer(self, body: bytes, head: str) -> Answer:
+    def _infer(self, head: str, body: bytes) -> Result:
         served, limits = self._service.served(), self._service.limits
-        request, rest = _split(body, head, limits)
-        require_columns(len(request.inputs), limits)
-        columns = _columns(request, rest, served.reader.columns)
+        asked, rest = _split(body, head, limits)
+        require_columns(len(asked.inputs), limits)
+        columns = _columns(asked, rest, served.reader.columns)
         names, values = list(columns), list(columns.values())
         require_rows(len(values[0]) if values else 0, limits)
         rows = [dict(zip(names, each, strict=True)) for each in zip(*values, strict=True)]
         batch = served.reader.read_rows(rows)
-        outputs = self._outputs(served, batch, [output.name for output in request.outputs])
+        outputs = self._outputs(served, batch, [output.name for output in asked.outputs])
         content: dict[str, Any] = {"model_name": self._service.name, "model_version": VERSION, "outputs": outputs}
-        return json_answer(content if request.id is None else content | {"id": request.id})
+        return json_result(content if asked.id is None else content | {"id": asked.id})
 
     def _outputs(self, served: Served, batch: Batch, wanted: list[str]) -> list[dict[str, Any]]:
         needs_ratio = not wanted or "ratio" in wanted
@@ -136,17 +141,17 @@ class Inference:
         unknown = next((name for name in wanted if name not in found), None)
         if unknown is not None:
             known = ", ".join(name for name in _OUTPUTS if name in found)
-            raise Refusal(422, "invalid", f"There is no output {unknown[:40]!r}: use {known}.")
+            raise HttpError(422, "invalid", f"There is no output {unknown[:40]!r}: use {known}.")
         return [
             {"name": name, "datatype": found[name][0], "shape": found[name][1], "data": found[name][2]}
             for name in wanted or [name for name in _OUTPUTS if name in found]
         ]
 
-    def _require_name(self, call: Call) -> None:
-        if call.parts.get("name") != self._service.name:
-            raise Refusal(404, "no_such_model", f"There is one model here, {self._service.name!r}.")
-        if call.parts.get("version", VERSION) != VERSION:
-            raise Refusal(404, "no_such_version", f"There is one version of this model, {VERSION!r}.")
+    def _require_name(self, request: Request) -> None:
+        if request.path_params["name"] != self._service.name:
+            raise HttpError(404, "no_such_model", f"There is one model here, {self._service.name!r}.")
+        if request.path_params.get("version", VERSION) != VERSION:
+            raise HttpError(404, "no_such_version", f"There is one version of this model, {VERSION!r}.")
 
 
 def _type_of(kind: LabelKind) -> str:
@@ -160,7 +165,7 @@ def _split(body: bytes, head: str, limits: Limits) -> tuple[_Request, bytes]:
     if not head:
         return decode_json(body, _Request, limits, most_objects=most_objects), b""
     if not (head.isascii() and head.isdigit() and len(head) < 12) or int(head) > len(body):
-        raise Refusal(400, "malformed_tensor", "Inference-Header-Content-Length is longer than the body.")
+        raise HttpError(400, "malformed_tensor", "Inference-Header-Content-Length is longer than the body.")
     return decode_json(body[: int(head)], _Request, limits, most_objects=most_objects), body[int(head) :]
 
 
@@ -236,8 +241,8 @@ def _texts(tensor: _Tensor, content: bytes) -> list[Any]:
     return texts
 
 
-def _wrong(tensor: _Tensor, what: str) -> Refusal:
-    return Refusal(422, "malformed_tensor", f"The tensor {tensor.name[:80]!r} cannot be used: {what}.")
+def _wrong(tensor: _Tensor, what: str) -> HttpError:
+    return HttpError(422, "malformed_tensor", f"The tensor {tensor.name[:80]!r} cannot be used: {what}.")
 
 
 # --- MLflow's /invocations: the forms that its scoring server takes, answered as it does
@@ -249,7 +254,7 @@ class _Split(msgspec.Struct, forbid_unknown_fields=True):
     index: list[Any] | None = None
 
 
-class _InvocationsRequest(msgspec.Struct, forbid_unknown_fields=True):
+class _Invocation(msgspec.Struct, forbid_unknown_fields=True):
     dataframe_split: _Split | None = None
     dataframe_records: list[dict[str, Value]] | None = None
     instances: list[dict[str, Value] | list[Value]] | None = None
@@ -268,61 +273,34 @@ class Invocations:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def invoke(self, call: Call) -> Answer:
+    async def invoke(self, request: Request) -> Result:
         """Predict rows."""
-        body = await call.body()
-        return await read_aside(len(body), self._invoke, body, call.header(b"content-type"))
+        content_type = request.headers.get("content-type", "")
+        return await self._service.bodies.read(request, partial(self._invoke, content_type))
 
-    def _invoke(self, body: bytes, content_type: str) -> Answer:
-        served = self._service.served()
-        batch = self._read(served, body, content_type)
+    def _invoke(self, content_type: str, body: bytes) -> Result:
+        served, limits = self._service.served(), self._service.limits
+        if media_type(content_type) == "application/json":
+            asked = decode_json(body, _Invocation, limits)
+            batch = served.reader.read_rows(_rows(asked, served.reader.columns, limits))
+        else:
+            batch = served.reader.read(body, content_type, {})
         played = self._service.predict(served, batch, needs_ratio=False)
-        return json_answer({"predictions": plain_predictions(served.table_model.kind, played)})
-
-    def _read(self, served: Served, body: bytes, content_type: str) -> Batch:
-        limits = self._service.limits
-        if media_type(content_type) != "application/json":
-            frame = decode_rows(body, content_type, limits)
-            assert not isinstance(frame, msgspec.Struct)
-            return served.reader.read_frame(frame)
-        request = decode_json(body, _InvocationsRequest, limits)
-        _require_size(request, limits)
-        return served.reader.read_rows(_rows(request, served.reader.columns))
+        return json_result({"predictions": plain_predictions(served.table_model.kind, played)})
 
 
-def _require_size(request: _InvocationsRequest, limits: Limits) -> None:
-    require_table(request.dataframe_records or request.instances or (), limits)
-    if request.dataframe_split is not None:
-        require_columns(len(request.dataframe_split.columns), limits)
-        require_table(request.dataframe_split.data, limits)
-    if request.inputs is not None:
-        require_columns(len(request.inputs), limits)
-        require_rows(max(map(len, request.inputs.values()), default=0), limits)
-
-
-def _rows(request: _InvocationsRequest, names: list[str]) -> list[dict[str, Any]]:
-    forms = (request.dataframe_split, request.dataframe_records, request.instances, request.inputs)
+def _rows(asked: _Invocation, names: list[str], limits: Limits) -> list[dict[str, Any]]:
+    forms = (asked.dataframe_split, asked.dataframe_records, asked.instances, asked.inputs)
     if sum(form is not None for form in forms) != 1:
-        raise Refusal(422, "invalid", "Use one of dataframe_split, dataframe_records, instances and inputs.")
-    if request.dataframe_records is not None:
-        return request.dataframe_records
-    if request.dataframe_split is not None:
-        split = request.dataframe_split
-        return [_named(split.columns, values, row) for row, values in enumerate(split.data)]
-    if request.inputs is not None:
-        if len({len(values) for values in request.inputs.values()}) > 1:
-            raise Refusal(422, "invalid", "The columns of inputs have different numbers of rows.")
-        columns = request.inputs
-        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    rows = request.instances or []
-    return [each if isinstance(each, dict) else _named(names, each, row) for row, each in enumerate(rows)]
-
-
-def _named(names: list[str], values: list[Any], row: int) -> dict[str, Any]:
-    if len(values) != len(names):
-        raise Refusal(
-            422,
-            "invalid",
-            f"Row {row} (counted from 0) has {count(len(values), 'value')} for {count(len(names), 'column')}.",
-        )
-    return dict(zip(names, values, strict=True))
+        raise HttpError(422, "invalid", "Use one of dataframe_split, dataframe_records, instances and inputs.")
+    rows: Sequence[Any] = asked.dataframe_records or asked.instances or ()
+    try:
+        if asked.dataframe_split is not None:
+            names, rows = asked.dataframe_split.columns, asked.dataframe_split.data
+        if asked.inputs is not None:
+            names, rows = list(asked.inputs), list(zip(*asked.inputs.values(), strict=True))
+        require_table(rows, limits)
+        return [row if isinstance(row, dict) else dict(zip(names, row, strict=True)) for row in rows]
+    except ValueError:
+        text = "Rows and columns must have as many values as their table has columns and rows."
+        raise HttpError(422, "invalid", text) from None

@@ -1,4 +1,4 @@
-"""Small requests are answered without a task of their own; nothing of that shows on the wire."""
+"""What goes over the wire: pieces, pipelines, clients that close, and batches that wait."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ HEAD = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r
 
 @pytest.fixture(scope="module")
 def server(forks, numbers, tmp_path_factory):
-    with serving(forks, numbers.copy(tmp_path_factory.mktemp("at_once") / "model")) as server:
+    with serving(forks, numbers.copy(tmp_path_factory.mktemp("wire") / "model")) as server:
         yield server
 
 
@@ -34,7 +34,7 @@ def read_answer(file) -> tuple[int, dict[str, str], dict]:
     headers = {}
     while (line := file.readline()) not in (b"\r\n", b""):
         name, _, value = line.decode().partition(":")
-        headers[name] = value.strip()
+        headers[name.lower()] = value.strip()
     if status == 100:
         return read_answer(file)
     return status, headers, json.loads(file.read(int(headers["content-length"])))
@@ -151,7 +151,7 @@ def test_bodies_that_arrive_at_the_same_time_are_bounded_together(forks, numbers
     body = body_of(numbers.rows[:1]).ljust(90_000)
     whole = request(b"/v1/predict", body)
     with (
-        held(forks, numbers.copy(tmp_path / "model"), "arriving_bytes=100_000") as (client, process),
+        held(forks, numbers.copy(tmp_path / "model"), "held_bytes=100_000") as (client, process),
         contextlib.ExitStack() as stack,
     ):
         address = ("127.0.0.1", client.base_url.port)
