@@ -303,17 +303,17 @@ def _forge_packed(value: Any, random: Random) -> bytes:
     return random.choice([packed, b"\x91" * 200_000, b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff"])
 
 
-def forge_kept(random: Random) -> bytes:
-    kept = ["log", [["key", [b"digest", 200, b"{}"]]], [["row", "yes", 3]], [[1.0, 0.1, 0.0, 0.2]]]
-    body = _forge_packed(kept, random)
-    return service_log._KEPT_MAGIC + hashlib.sha256(body).digest() + body
+def forge_idempotency(random: Random) -> bytes:
+    store = ["log", [["key", [b"digest", 200, b"{}"]]], [["row", "yes", 3]], [[1.0, 0.1, 0.0, 0.2]]]
+    body = _forge_packed(store, random)
+    return service_log._STORE_MAGIC + hashlib.sha256(body).digest() + body
 
 
-def read_kept(content: bytes, _: Random) -> None:
+def read_idempotency(content: bytes, _: Random) -> None:
     with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / "kept.bin"
+        path = Path(name) / "idempotency.bin"
         path.write_bytes(content)
-        service_log.load_kept(path, "log")
+        service_log.load_idempotency(path, "log")
 
 
 # --- Playing
@@ -325,7 +325,7 @@ FORMATS: dict[str, tuple[Callable[[Random], bytes], Callable[[bytes, Random], No
     "arrays": (forge_arrays, read_arrays),
     "manifest": (forge_manifest, read_manifest),
     "log": (forge_log, read_log),
-    "kept": (forge_kept, read_kept),
+    "idempotency": (forge_idempotency, read_idempotency),
 }
 
 

@@ -104,8 +104,8 @@ def test_the_reference_describes_every_command(monkeypatch):
 
 
 def test_the_reference_lists_every_endpoint():
-    routes = (ROOT / "src" / "accous" / "service" / "server.py").read_text(encoding="utf-8")
-    addresses = set(re.findall(r'^\s*"(/[\w./]*)": \{', routes, re.MULTILINE))
+    routes = (ROOT / "src" / "accous" / "service" / "app.py").read_text(encoding="utf-8")
+    addresses = set(re.findall(r'^\s*"(/[\w./]*)": \(', routes, re.MULTILINE))
     assert len(addresses) > 10
     listed = set(re.findall(r"`(/[^`]*)`", (DOCS / "reference" / "endpoints.md").read_text(encoding="utf-8")))
     assert addresses <= listed

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from accous.service.http import Metrics
+from accous.service.live import Metrics
 
 import accous
 from accous import Alerts
