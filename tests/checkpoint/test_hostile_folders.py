@@ -16,7 +16,7 @@ from accous.exceptions import CheckpointError
 from accous.service.log import BatchLog, Record
 from tests.fuzz.forged import model_folder, problem_of, seal_manifest
 
-N_CASES = {"arrays": 300, "manifest": 300, "log": 1000, "kept": 1000}
+N_CASES = {"arrays": 300, "manifest": 300, "log": 1000, "idempotency": 1000}
 
 
 @pytest.fixture

@@ -529,4 +529,6 @@ def fill_page(page: Path, paths: Sequence[Path]) -> list[str]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3 or sys.argv[1].startswith("-"):
+        sys.exit("usage: python -m accous_bench.tables PAGE AGGREGATES...")
     fill_page(Path(sys.argv[1]), [Path(name) for name in sys.argv[2:]])
