@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from accous.service.live import Metrics
 
 import accous
 from accous import Alerts
@@ -18,6 +17,7 @@ from accous.diagnostics.drift import start_seasons
 from accous.diagnostics.trust import VERDICTS
 from accous.report import figures
 from accous.report.words import judge_in_words, report_source
+from accous.service.live import Metrics
 from accous.table.summary import summarize_table_model
 from tests.budgets import rest_slow
 from tests.cli.tables import fit_model
