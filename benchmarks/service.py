@@ -200,14 +200,22 @@ class Connection:
 
 
 def measure(load: Load, seconds: float) -> Found:
-    """Keep as many requests open as there are clients, for so many seconds."""
+    """Keep as many requests open as there are clients, for so many seconds.
+
+    The first request of a connection also waits until the event loop accepts it, so it is left out.
+    """
     requests, times = load.requests(), []
     selector = selectors.DefaultSelector()
     connections = [Connection(load.server.port) for _ in range(load.n_clients)]
     for number, connection in enumerate(connections):
+        connection.send(requests[-1 - number % len(requests)])
+        while not connection.receive():
+            pass
+    cpu, began = load.server.cpu(), time.perf_counter()
+    for number, connection in enumerate(connections):
         selector.register(connection.sock, selectors.EVENT_READ, connection)
         connection.send(requests[number % len(requests)])
-    n_sent, n_open, cpu, began = len(connections), len(connections), load.server.cpu(), time.perf_counter()
+    n_sent = n_open = len(connections)
     while n_open:
         for key, _ in selector.select():
             connection = key.data

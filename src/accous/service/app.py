@@ -400,6 +400,8 @@ class _EventStream(StreamingResponse):
 
 def _choices(request: Request) -> dict[str, str]:
     """Return what the address says about the response; a body of JSON has a place of its own for it."""
+    if not request.scope["query_string"]:
+        return {}
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":
         otherwise = f"with JSON, put {', '.join(CHOICES[:-1])} and {CHOICES[-1]} beside the rows"
         return options_of(request, otherwise=otherwise)
