@@ -17,9 +17,7 @@ import logging
 import os
 import re
 import shutil
-import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
@@ -1044,88 +1042,6 @@ def help_and_errors(folder: Path) -> dict[str, Any]:
         "usage": run(),
         "errors": {" ".join(arguments): run(*arguments) for arguments in wrong},
     }
-
-
-# --- the service ------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def served(model: str) -> Iterator[Any]:
-    """A service in a process of its own, as users start it."""
-    import httpx
-
-    source = str(Path(accous.__file__).parents[1])
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-m", "accous", "serve", model, "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        try:
-            assert process.stdout is not None
-            address = process.stdout.readline().split()[-1]
-            with httpx.Client(base_url=address, timeout=60, trust_env=False) as client:
-                yield client
-        finally:
-            process.terminate()
-            process.wait()
-
-
-def wait_for_state(client: Any, is_there: Callable[[dict[str, Any]], bool]) -> None:
-    for _ in range(600):
-        if is_there(client.get("/v1/state").json()):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"the service has not read the model: {client.get('/v1/state').text}")
-
-
-def answer(response: Any) -> dict[str, Any]:
-    """What was answered, without what differs from start to start."""
-    kind = response.headers.get("content-type", "")
-    content = response.json() if kind.startswith("application/json") else response.text
-    if isinstance(content, dict) and "ids" in content:
-        content["ids"] = len(content["ids"])
-    return {"status": response.status_code, "type": kind, "content": content}
-
-
-@case
-def service(folder: Path) -> dict[str, Any]:
-    pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'accous[serve]'")
-    reference, stream = class_tables(200, 120)
-    reference.write_csv("reference.csv")
-    run("fit", "reference.csv", "--label", "label", "--drop", "id", "-o", "model")
-    rows, labels = stream.drop("label").to_dicts(), stream["label"].to_list()
-    found: dict[str, Any] = {}
-    with served("model") as client:
-        wanted = {"rows": rows[:5], "include": ["ids", "probabilities", "ratio", "sets"], "alpha": 0.2}
-        first = client.post("/v1/predict", json=wanted)
-        ids = first.json()["ids"]
-        found["predict"] = answer(first)
-        step = [client.post("/v1/step", json={"rows": rows[i : i + 5], "key": "id"}) for i in range(0, 100, 5)]
-        found["step"] = [answer(each) for each in step]
-        found["adapt"] = answer(client.post("/v1/adapt", json={"rows": rows[100:]}))
-        by_id = [{"id": one, "label": label} for one, label in zip(ids, labels, strict=False)]
-        found["labels"] = answer(client.post("/v1/labels", json={"labels": by_id}))
-        by_key = [{"key": row["id"], "label": label} for row, label in zip(rows[:60], labels, strict=False)]
-        found["labels_by_key"] = answer(client.post("/v1/labels", json={"labels": by_key}))
-        found["csv"] = answer(
-            client.post("/v1/predict", content=stream[:4].write_csv(), headers={"content-type": "text/csv"})
-        )
-        found["invocations"] = answer(client.post("/invocations", json={"dataframe_records": rows[:3]}))
-        found["v2"] = answer(client.get("/v2/models/model"))
-        wrong = [{"rows": [{"x0": "a"}]}, {"rows": []}, {}, {"rows": rows[:1], "include": ["x"]}]
-        found["wrong"] = [answer(client.post("/v1/predict", json=each)) for each in wrong]
-        found["wrong"] += [answer(client.get("/v1/predict")), answer(client.get("/nothing"))]
-        wait_for_state(client, lambda state: state["rounds"] == 21 and state["labelled_rows"] == 65)
-        found |= {path: answer(client.get(path)) for path in ENDPOINTS}
-        found["metrics"] = sorted(
-            set(re.findall(r"^(?:# (?:HELP|TYPE) .*|\w+)", client.get("/metrics").text, re.MULTILINE))
-        )
-        found["openapi"] = answer(client.get("/openapi.json"))
-        found["openapi"]["content"]["info"].pop("version", None)
-        found["report"] = page_content(client.get("/report").text)
-    found["saved"] = files_of(Path("model"))
-    state = found["saved"]["state-21-DIGEST.npz"]
-    # They have what no other start of a service has.
-    del state["sha256"], state["arrays"]["progress/counted_labels"], state["skeleton"]["progress"]["log_position"]
-    return found
 
 
 # --- the test ---------------------------------------------------------------------------------------------------------

@@ -121,8 +121,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def times_of_files(folder: Path) -> dict[Path, int]:
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != ".accous.lock")
-    return {path: path.stat().st_mtime_ns for path in files}
+    files = (
+        path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc" and path.name != ".accous.lock"
+    )
+    return {path: path.stat().st_mtime_ns for path in files if path.name != ".accous.lock"}
 
 
 @pytest.mark.parametrize(("line", "text", "code"), cases_of("refused"))

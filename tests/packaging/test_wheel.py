@@ -15,7 +15,15 @@ EXTRAS = {
     "dask": {"distributed"},
     "plot": {"matplotlib"},
     "river": {"river"},
-    "serve": {"accous[cli]", "httptools", "msgspec", "prometheus-client", "uvicorn", "uvloop; sys_platform != 'win32'"},
+    "serve": {
+        "accous[cli]",
+        "h11",
+        "msgspec",
+        "prometheus-client",
+        "starlette",
+        "uvicorn",
+        "uvloop; sys_platform != 'win32'",
+    },
     "spark": {"accous[cli]", "pandas", "protobuf", "pyarrow", "pyspark"},
     "all": {"accous[cli,dask,plot,river,serve]"},
 }
