@@ -170,3 +170,17 @@ def test_without_the_package_one_line_says_what_to_install(words, monkeypatch, c
     error = capsys.readouterr().err
     assert "accous-bench" in error
     assert error.count("\n") == 1
+
+
+def test_a_plug_in_that_cannot_be_loaded_takes_no_other_command_with_it(monkeypatch, capsys):
+    class Broken:
+        name = "bench"
+
+        def load(self):
+            raise ImportError("no module of that name")
+
+    monkeypatch.setattr(cli, "entry_points", lambda **_: [Broken()])
+    monkeypatch.setattr(cli, "app", cli.make_app())
+    assert main(["bench", "list"]) == 1
+    assert "accous bench cannot be loaded (no module of that name)" in capsys.readouterr().err
+    assert main(["inspect", "gone"]) == 1

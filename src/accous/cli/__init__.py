@@ -43,6 +43,7 @@ COMMANDS: dict[Callable[..., int], str] = {
 }
 """The commands, in the order of the help, and what is shown below the help of each."""
 
+_ANY_OPTIONS = {"ignore_unknown_options": True}
 # The error for what was typed wrongly; typer exports only this child of it.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
@@ -82,10 +83,20 @@ def make_app() -> typer.Typer:
         made.command(epilog=examples)(each)
     added = {entry.name: entry for entry in entry_points(group="accous.commands")}
     for name, entry in added.items():
-        made.add_typer(entry.load(), name=name)
+        try:
+            made.add_typer(entry.load(), name=name)
+        except Exception as error:  # a package that is broken takes no other command with it
+            made.command(name, context_settings=_ANY_OPTIONS)(_broken_command(name, error))
     if "bench" not in added:
-        made.command("bench", context_settings={"ignore_unknown_options": True})(_missing_bench)
+        made.command("bench", context_settings=_ANY_OPTIONS)(_missing_bench)
     return made
+
+
+def _broken_command(name: str, error: Exception) -> Callable[..., int]:
+    def fail(_words: Annotated[list[str] | None, typer.Argument(metavar="...")] = None) -> int:
+        raise AccousError(f"accous {name} cannot be loaded ({error}): install its package again.")
+
+    return fail
 
 
 def _missing_bench(_words: Annotated[list[str] | None, typer.Argument(metavar="...")] = None) -> int:
