@@ -105,7 +105,9 @@ def test_a_small_batch_of_wide_rows_is_not_thrown_across_the_classes(n_columns: 
 
 def test_without_weight_the_batch_has_no_say() -> None:
     model = quick(adversarial_weight=0.0).fit(*labelled_rows())
-    assert bits(model.adapt(PROBE)) == bits(model.adapt(5.0 + PROBE[:3]))
+    first, second = (model.adapt(batch).predict_proba(PROBE) for batch in (PROBE, 5.0 + PROBE[:3]))
+    # Not bit for bit: the rows go through the network together with the batch, and products of other shapes round so.
+    np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("max_rows_per_step", [1000, 20])
