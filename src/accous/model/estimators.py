@@ -1007,6 +1007,45 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         self.caution = caution
         self.random_state = random_state
 
+    @classmethod
+    def paper(
+        cls,
+        *,
+        horizon: int,
+        C: float = 1.0,
+        radius: float | None = None,
+        step_size: float | str = "theory",
+        ridge: float = 1.0,
+        scale: bool = False,
+    ) -> Self:
+        """Return the paper's method: its ratio to the letter, its weights as they are, a fit in every round.
+
+        There are no safeguards, and columns are not standardised.
+
+        Parameters
+        ----------
+        horizon : int
+            T, the number of rounds.
+        C : float, default=1.0
+            Inverse penalty of the regression, which the paper does not give.
+        radius, step_size, ridge, scale
+            As in `OnlineDensityRatio.paper`.
+
+        Examples
+        --------
+        >>> from accous import AdaptiveClassifier
+        >>> from accous.streams import GaussianStream, LinearShift
+        >>> stream = GaussianStream(LinearShift(), n_rounds=20, batch_size=5)
+        >>> model = AdaptiveClassifier.paper(horizon=20, step_size=10.0).fit(*stream.reference())
+        >>> for batch in stream:
+        ...     y_hat = model.predict(batch.X)
+        ...     model = model.adapt(batch.X)
+        >>> model.n_refits_
+        20
+        """
+        ratio = OnlineDensityRatio.paper(horizon=horizon, radius=radius, step_size=step_size, ridge=ridge, scale=scale)
+        return cls(ratio=ratio, refit="always", C=C, standardize=False, fallback="none")
+
     @property
     def classes_(self) -> NDArray[Any]:
         """The classes, sorted."""
