@@ -364,23 +364,22 @@ MODELS: dict[str, Callable[[], Any]] = {
     "two": AdaptiveClassifier,
     "three": lambda: AdaptiveClassifier(C=0.5, standardize=False),
     "regressor": AdaptiveRegressor,
-    "regressor_squared": lambda: AdaptiveRegressor(loss="squared", alpha=3.0, refit=4, fallback="none"),
+    "regressor_squared": lambda: AdaptiveRegressor(loss="squared", alpha=3.0, refit=4, adaptation="always"),
     "regressor_boosting": lambda: AdaptiveRegressor(
         HistGradientBoostingRegressor(max_iter=5, random_state=0), random_state=0, refit_budget=1.0
     ),
-    "refit_always": lambda: AdaptiveClassifier(refit="always", fallback="none"),
-    "refit_every_five": lambda: AdaptiveClassifier(refit=5, fallback="auto"),
-    "no_fallback": lambda: AdaptiveClassifier(fallback="none"),
-    "cautious": lambda: AdaptiveClassifier(caution="high"),
-    "bold": lambda: AdaptiveClassifier(caution="low"),
+    "refit_always": lambda: AdaptiveClassifier(refit="always", adaptation="always"),
+    "refit_every_five": lambda: AdaptiveClassifier(refit=5, adaptation="auto"),
+    "always": lambda: AdaptiveClassifier(adaptation="always"),
+    "never": lambda: AdaptiveClassifier(adaptation="never"),
     "bayes": lambda: AdaptiveClassifier(GaussianNB(), refit_budget=1.0),
-    "bayes_no_fallback": lambda: AdaptiveClassifier(GaussianNB(), refit="always", fallback="none"),
+    "bayes_always": lambda: AdaptiveClassifier(GaussianNB(), refit="always", adaptation="always"),
     "tree": lambda: AdaptiveClassifier(DecisionTreeClassifier(max_depth=3, random_state=0), refit=8),
     "boosting": lambda: AdaptiveClassifier(
         HistGradientBoostingClassifier(max_iter=5, random_state=0), random_state=0, refit_budget=1.0
     ),
     "boosting_three": lambda: AdaptiveClassifier(
-        HistGradientBoostingClassifier(max_iter=4, random_state=0), refit="always", fallback="none"
+        HistGradientBoostingClassifier(max_iter=4, random_state=0), refit="always", adaptation="always"
     ),
     "with_kmm": lambda: AdaptiveClassifier(ratio=accous.KMM(random_state=0), refit=4),
     "with_kliep": lambda: AdaptiveClassifier(ratio=accous.KLIEP(random_state=0), refit=4),
@@ -390,7 +389,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "with_single": lambda: AdaptiveClassifier(ratio=SingleLearnerRatio()),
     "with_no_shift": lambda: AdaptiveClassifier(ratio=accous.NoShift()),
     "without_pool": lambda: AdaptiveClassifier(ratio=OnlineDensityRatio(pool="none")),
-    "regressor_without_pool": lambda: AdaptiveRegressor(ratio=OnlineDensityRatio(pool="none"), fallback="none"),
+    "regressor_without_pool": lambda: AdaptiveRegressor(ratio=OnlineDensityRatio(pool="none"), adaptation="always"),
 }
 
 
@@ -429,7 +428,7 @@ def model_of_frames(folder: Path) -> dict[str, Any]:
 @case
 def model_wide(folder: Path) -> dict[str, Any]:
     reference, batches = classes(n_features=150, n_rounds=24)
-    model = AdaptiveClassifier(fallback="none").fit(*reference)
+    model = AdaptiveClassifier(adaptation="always").fit(*reference)
     return {"stepped": follow(model, batches), **everything(model, batches[-1][0], folder / "saved")}
 
 
@@ -464,7 +463,7 @@ def order_of_two_classes(folder: Path) -> dict[str, Any]:
 
 @case
 def order_of_three_classes(folder: Path) -> dict[str, Any]:
-    return with_order(AdaptiveClassifier(caution="low"), *classes(3, n_reference=400, n_rounds=60), folder)
+    return with_order(AdaptiveClassifier(), *classes(3, n_reference=400, n_rounds=60), folder)
 
 
 @case
@@ -534,8 +533,8 @@ def labels_that_keep_coming(folder: Path) -> dict[str, Any]:
     }
     found: dict[str, Any] = {}
     for name, make, model in (
-        ("classes", GaussianStream, AdaptiveClassifier(caution="low")),
-        ("numbers", GaussianRegressionStream, AdaptiveRegressor(caution="low")),
+        ("classes", GaussianStream, AdaptiveClassifier()),
+        ("numbers", GaussianRegressionStream, AdaptiveRegressor()),
     ):
         stream = make(SquareShift(period=400), **common)
         model.fit(*stream.reference(), order=True)

@@ -131,10 +131,10 @@ def test_a_date_column_gives_the_order_and_without_one_or_with_few_rows_nothing_
     assert (load_table_model("model").model.backtest_ is not None) is has_one
 
 
-@pytest.mark.parametrize(("turns_round", "caution", "guard"), [(True, "normal", "off"), (True, "low", "lenient")])
-def test_the_second_sentence_says_what_this_model_does(turns_round, caution, guard, capsys):
+@pytest.mark.parametrize(("turns_round", "adaptation", "guard"), [(True, "auto", "off"), (True, "always", "free")])
+def test_the_second_sentence_says_what_this_model_does(turns_round, adaptation, guard, capsys):
     write_reference(turns_round=turns_round)
-    assert main([*FIT, "--ordered", "--caution", caution]) == 0
+    assert main([*FIT, "--ordered", "--adaptation", adaptation]) == 0
     rule = load_table_model("model").model.rules_.guard
     assert rule.name == guard
     assert rule.sentence in capsys.readouterr().out.splitlines()[-1]

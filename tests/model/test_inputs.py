@@ -157,8 +157,7 @@ def test_what_scikit_learn_calls_a_wrong_type_is_a_type_error_too():
 PARAMETERS = {
     "refit": [0, -1, 1.0, 2.5, True, False, None, "never", "Auto", [1], np.nan],
     "C": [0, -1.0, np.nan, np.inf, 1e101, "1", None, True],
-    "caution": ["none", None, 1, "HIGH"],
-    "fallback": ["never", None, True, 1.0],
+    "adaptation": ["none", None, True, 1.0, "AUTO"],
     "standardize": ["yes", None, 1],
     "refit_budget": [0.0, -1.0, 2.0, "much"],
 }

@@ -75,7 +75,7 @@ def test_adaptation_lowers_the_risk_where_one_line_does_not_fit_all():
         model.adapt(batch.X)
     fixed, adapted = stream.risk(model.fixed_.estimator, 0.0), stream.risk(model, 0.0)
     assert adapted < fixed - 0.6
-    assert not model.state_.fallback.veto.is_held
+    assert not model.state_.safeguards.veto.is_held
 
 
 def test_intervals_follow_the_inputs():
@@ -157,7 +157,7 @@ def test_a_clearly_worse_adapted_model_is_held_back():
         ConstantShift(0.0), bend=0.0, n_rounds=150, batch_size=5, n_features=12, n_reference=150, random_state=5
     )
     careful = AdaptiveRegressor().fit(*stream.reference())
-    free = AdaptiveRegressor(fallback="none").fit(*stream.reference())
+    free = AdaptiveRegressor(adaptation="always").fit(*stream.reference())
     risks = np.zeros(2)
     for batch in stream:
         careful.adapt(batch.X)

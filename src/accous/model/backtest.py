@@ -23,7 +23,7 @@ from accous.diagnostics.trust import LARGEST_SHIFT
 from accous.exceptions import DataError, ParameterError, TrapWarning
 from accous.model.predictors import ErmRecipe
 from accous.model.round import under_guard
-from accous.model.safeguards import DOUBTED, FREE, choose_guard
+from accous.model.safeguards import DOUBTED, FREE, NEVER, choose_guard
 from accous.model.tasks import Task, read_base_weights, read_one_column, require_as_many
 from accous.parameters import require_integer
 from accous.text import count
@@ -138,8 +138,8 @@ class Backtest:
         Estimates and truth after each block of replayed rows.
     evidence : Evidence or None
         The looks in a few numbers; None if nothing could be estimated.
-    caution : {"high", "normal", "low"}
-        That of the model, which decides with the evidence whether to adapt.
+    adaptation : {"auto", "always", "never"}
+        That of the model; with "auto", the evidence decides whether to adapt.
     scale : LossScale
         The loss of the looks, and what counts as a point of it.
     later_classes : tuple of str
@@ -160,7 +160,7 @@ class Backtest:
     n_reference: int
     looks: tuple[Look, ...]
     evidence: Evidence | None
-    caution: str = "normal"
+    adaptation: str = "auto"
     scale: LossScale = ERRORS
     later_classes: tuple[str, ...] = ()
 
@@ -183,11 +183,12 @@ class Backtest:
         mean = f"mean of {count(len(self.looks), 'look')}"
         outcome = f"{self.verdict}{self._reason}"
         first = f"Backtest: estimated {self.scale.name} {estimate}, measured {truth} ({mean}): {outcome}."
-        gain = self.evidence.gain
+        guard, gain = choose_guard(self.evidence, self.adaptation), self.evidence.gain
+        if guard is NEVER:
+            return first, guard.sentence
         size = self.scale.difference(abs(gain) * self.scale.one)
         change = f"{'raised' if gain > 0.0 else 'lowered'} the {self.scale.name} by {size}"
         change = change if abs(gain) >= 0.0005 else "changed nothing"
-        guard = choose_guard(self.evidence, self.caution)
         # A gain that decides nothing is one on these rows, and no promise.
         where = " on the replayed rows" if guard is DOUBTED else ""
         return first, f"Adaptation would have {change}{where}. {guard.sentence}"
@@ -314,7 +315,7 @@ def backtest(
         n_reference=n_rows,
         looks=tuple(looks),
         evidence=evidence,
-        caution=model.caution,
+        adaptation=model.adaptation,
         scale=scales[-1],
         later_classes=tuple(sorted(later)),
     )

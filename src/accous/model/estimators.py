@@ -44,7 +44,7 @@ from accous.model.round import (
     state_to_plain,
     under_guard,
 )
-from accous.model.safeguards import CAUTIONS, FREE, FixedModel, choose_guard
+from accous.model.safeguards import ADAPTATIONS, FREE, FixedModel, choose_guard
 from accous.model.snapshot import Snapshot, state_html
 from accous.model.tasks import (
     ClassTask,
@@ -104,8 +104,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     refit_budget: float | None = None
     rounds_between_refits_: int
     standardize: bool
-    fallback: str
-    caution: str
+    adaptation: str
     random_state: Any
     n_features_in_: int
 
@@ -232,7 +231,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         with lock, nullcontext() if self.estimator is None else naming_values(X_batch, self.reference_):
             if predicts:
                 predicted = self._predicted("predict", rows)
-            if (self.refit, self.fallback == "auto", self.caution) != self.rules_.chosen:
+            if (self.refit, self.adaptation) != self.rules_.chosen:
                 self._take_up_parameters()
             before, known = self.state_, attributes.get("_snapshot")
             risk = known.known_risk if known is not None and known.state is before else None
@@ -241,7 +240,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             attributes.pop("_snapshot", None)  # it would keep the state before alive
         if (
             after.watch.log is not before.watch.log
-            or after.fallback.check is not before.fallback.check
+            or after.safeguards.check is not before.safeguards.check
             or after.columns is not before.columns
         ) and not self.rules_.is_replay:
             log_events(before, after, self.fixed_)
@@ -602,7 +601,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """The predictor in use."""
         # Not from the snapshot, which would be kept: `predict` changes nothing, not even that.
         state = self.state_
-        return self.fixed_.estimator if state.fallback.veto.is_held else state.estimator
+        return self.fixed_.estimator if state.safeguards.veto.is_held else state.estimator
 
     @property
     def ratio_(self) -> Any:
@@ -738,8 +737,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             raise ParameterError(f"standardize must be True or False, got {self.standardize!r}.")
         if self.refit_budget is not None:
             require_number("refit_budget", self.refit_budget, at_most=1.0)
-        require_choice("fallback", self.fallback, ("auto", "none"))
-        require_choice("caution", self.caution, CAUTIONS)
+        require_choice("adaptation", self.adaptation, ADAPTATIONS)
         if self.estimator is not None and penalty != 1.0:
             raise ParameterError(
                 f"{self.penalty} applies only to the built-in regression; set it on your estimator instead."
@@ -751,12 +749,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if self.ratio is not None:
             ratio: RatioEstimator = clone(self.ratio)
             return ratio
-        # Without the fallback, the method is that of the paper.
-        pool = "auto" if self.fallback == "auto" else "none"
+        # To adapt always is the method of the paper, which has no pool.
+        pool = "none" if self.adaptation == "always" else "auto"
         return OnlineDensityRatio(pool=pool, random_state=self.random_state)
 
     def _make_rules(self, ratio: RatioEstimator) -> RoundRules:
-        has_fallback = self.fallback == "auto"
         evidence = None if self.backtest_ is None else self.backtest_.evidence
         return RoundRules(
             erm=self.erm_,
@@ -769,9 +766,9 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             cover=ReferenceCover(self.reference_, ratio, self._names(), has_numbers=self.estimator is None),
             names=self._names(),
             refit=self.refit,
-            has_fallback=has_fallback,
-            caution=self.caution,
-            guard=choose_guard(evidence, self.caution) if has_fallback and ratio.keeps_record else FREE,
+            adaptation=self.adaptation,
+            has_safeguards=ratio.keeps_record and self.adaptation != "always",
+            guard=choose_guard(evidence, self.adaptation) if ratio.keeps_record or self.adaptation == "never" else FREE,
             has_numbers=self.estimator is None,
             # These columns have already been read, unless they are for a transformer.
             shares_rows=self.estimator is None and ratio.reads_numbers,
@@ -897,21 +894,20 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         reference with its base weights, and constant columns unscaled. The coefficients of the fitted predictor are
         those of the raw columns either way. False gives the optimum of ``LogisticRegression(C=C)`` on the columns as
         they are. Ignored if you pass an ``estimator``.
-    fallback : {"auto", "none"}, default="auto"
-        How to keep the adaptation from doing harm. ``"auto"`` has three safeguards. The ratio counts only as far as it
-        explained past batches better than ratio 1 did (docs/pool.md); while the weights hardly differ from the base
-        weights, the fixed model predicts. Weights that leave few effective rows are shrunk towards the base weights for
-        the fit. The adapted model is compared with the fixed model on the weighted, cross-fitted reference: in every
-        32nd round and soon after a jump, or at every fifth refit if you pass an ``estimator``. The fixed model predicts
-        while the adapted one is worse by more than 1.5 standard errors. If the backtest of an ordered reference gives
-        reason to be stricter, it predicts unless the adapted one is clearly better, or always; see ``caution``.
-        ``"none"`` is the paper's method unchanged, unless you pass a ``ratio`` with a pool. With ratio estimators that
-        use a single batch, and with those that serve as baselines, ``"auto"`` is the same as ``"none"``.
-    caution : {"high", "normal", "low"}, default="normal"
-        How much evidence the adaptation needs. ``"low"`` adapts unless the adapted model is worse by more than 1.5
-        standard errors. ``"normal"`` does the same if the reference has no order in time, or shows no drift. If the
-        reference drifts, it adapts only while the adapted model is better by more than two standard errors, and not at
-        all if label-free estimates failed in the backtest. ``"high"`` does not adapt without a backtest.
+    adaptation : {"auto", "always", "never"}, default="auto"
+        Whether the adapted predictor makes the predictions. ``"always"`` uses the ratio's weights in every round: the
+        paper's method unchanged, unless you pass a ``ratio`` with a pool. ``"never"`` leaves the predictions to the
+        fixed model; the ratio still follows the stream, and drift and the error are still estimated.
+
+        ``"auto"`` adapts where that is supported. The ratio counts only as far as it explained past batches better than
+        ratio 1 did (docs/pool.md); while the weights hardly differ from the base weights, the fixed model predicts.
+        Weights that leave few effective rows are shrunk towards the base weights for the fit. The adapted model is
+        compared with the fixed model on the weighted, cross-fitted reference: in every 32nd round and soon after a
+        jump, or at every fifth refit if you pass an ``estimator``. The fixed model predicts while the adapted one is
+        worse by more than 1.5 standard errors. If the reference has an order in time and drifts, it predicts unless the
+        adapted one is better by more than two standard errors, and always if label-free estimates failed in the
+        backtest. With ratio estimators that use a single batch, and with those that serve as baselines, ``"auto"`` is
+        the same as ``"always"``.
     random_state : int, RandomState or None, default=None
         Seed of the ratio estimator if ``ratio`` is None.
 
@@ -920,7 +916,7 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
     classes_ : array of shape (n_classes,)
     ratio_ : fitted ratio estimator
     estimator_ : fitted predictor for the next round
-        The adapted predictor, or the fixed one while the fallback is active.
+        The adapted predictor, or the fixed one while adaptation is off or held back.
     reference_weight_ : array of shape (n_reference,)
         Current importance weights. They have mean 1; with base weights b they are b r divided by the mean of r weighted
         by b.
@@ -993,8 +989,7 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         refit_budget: float | None = None,
         C: float = 1.0,
         standardize: bool = True,
-        fallback: str = "auto",
-        caution: str = "normal",
+        adaptation: str = "auto",
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
@@ -1003,8 +998,7 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         self.refit_budget = refit_budget
         self.C = C
         self.standardize = standardize
-        self.fallback = fallback
-        self.caution = caution
+        self.adaptation = adaptation
         self.random_state = random_state
 
     @classmethod
@@ -1044,7 +1038,7 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         20
         """
         ratio = OnlineDensityRatio.paper(horizon=horizon, radius=radius, step_size=step_size, ridge=ridge, scale=scale)
-        return cls(ratio=ratio, refit="always", C=C, standardize=False, fallback="none")
+        return cls(ratio=ratio, refit="always", C=C, standardize=False, adaptation="always")
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -1162,7 +1156,7 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         the adapted predictor is compared with the fixed one. The built-in regression minimises squares with any loss.
         The mean of absolute errors is estimated best, because single large errors count little. Use the pinball loss of
         a quantile q, such as ``"pinball(0.9)"``, if your ``estimator`` predicts that quantile.
-    refit, refit_budget, fallback, caution, random_state
+    refit, refit_budget, adaptation, random_state
         As in `accous.AdaptiveClassifier`. What counts as points there are shares of four times the loss of the fixed
         model on the reference here, so that one point is 4 % of that loss; see docs/trust.md.
 
@@ -1208,8 +1202,7 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         loss: str = "absolute",
         refit: int | str = "auto",
         refit_budget: float | None = None,
-        fallback: str = "auto",
-        caution: str = "normal",
+        adaptation: str = "auto",
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
@@ -1219,8 +1212,7 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         self.loss = loss
         self.refit = refit
         self.refit_budget = refit_budget
-        self.fallback = fallback
-        self.caution = caution
+        self.adaptation = adaptation
         self.random_state = random_state
 
     @property

@@ -22,7 +22,7 @@ from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWa
 from accous.model.backtest import CUTS, Backtest, backtest
 from accous.model.estimators import AdaptiveClassifier, AdaptiveRegressor
 from accous.model.predictors import last_step, require_sample_weight
-from accous.model.safeguards import LENIENT, choose_guard
+from accous.model.safeguards import FREE, LENIENT, choose_guard
 from accous.parameters import require_choice
 from accous.ratio.base import RatioEstimator
 from accous.ratio.one_step import KLIEP, KMM, ULSIF, LogisticRatio
@@ -414,7 +414,7 @@ class Trial:
     def is_held_back(self) -> bool:
         """Whether the replay asks for a guard that lets little of the gain of adaptation through."""
         evidence = None if self.backtest is None else self.backtest.evidence
-        return self.backtest is not None and choose_guard(evidence, self.backtest.caution) is not LENIENT
+        return self.backtest is not None and choose_guard(evidence, self.backtest.adaptation) not in (FREE, LENIENT)
 
 
 @dataclass(frozen=True)
@@ -759,7 +759,7 @@ class FitJob:
         shared: dict[str, Any] = {
             "refit_budget": options.refit_budget,
             "standardize": False,
-            "caution": options.caution,
+            "adaptation": options.adaptation,
             "random_state": options.seed,
         }
 

@@ -199,15 +199,15 @@ class FitOptions:
     refit_budget: Annotated[
         float | None, _of_model(metavar="SHARE", help="Largest share of the time for refits of forest or MODULE:NAME.")
     ] = 0.2
-    caution: Annotated[
+    adaptation: Annotated[
         str,
         one_of(
-            "--caution",
-            "high|normal|low",
-            help="How much evidence adaptation needs: high needs a backtest, low only that it is not clearly worse.",
+            "--adaptation",
+            "auto|always|never",
+            help="Predict with the adapted model where that is supported, always, or never.",
             rich_help_panel=_MODEL,
         ),
-    ] = "normal"
+    ] = "auto"
     seed: Annotated[int, between("--seed", 0, LARGEST_SEED, help="Random seed.", rich_help_panel=_MODEL)] = 0
     format: _Format = None
     encoding: _Encoding = None
