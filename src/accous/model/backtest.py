@@ -362,7 +362,14 @@ def _replay(model: Any, history: _History, first: int, batch_size: int) -> Itera
     with warnings.catch_warnings():
         # Traps are for the fit on the whole reference to name.
         warnings.simplefilter("ignore", TrapWarning)
-        part = clone(model).fit(history.rows(0, first), y[:first], sample_weight=history.weights[:first])
+        # The two predictors of "auto" are combined as in the model, if it knows how: what a replay held out of its few
+        # rows would say less.
+        part = clone(model).fit_with(
+            history.rows(0, first),
+            y[:first],
+            sample_weight=history.weights[:first],
+            combination=getattr(model, "combination_", None),
+        )
     part.rules_, part.state_ = replace(part.rules_, guard=FREE, is_replay=True), under_guard(part.state_, FREE)
     n_rows, block = len(y), max(_SMALLEST_BLOCK, len(y) // 10)
     # A short block at the end joins the block before it.
@@ -544,15 +551,21 @@ class Verification:
         return places[order][places[order] >= 0]
 
 
-def verify(model: Any, X: Any, y: Any, order: Any) -> Verification:
-    """Replay the reference of a model that is being fitted, if it has an order in time."""
-    n_rows = len(model.task_)
+def time_order_of(order: Any, n_rows: int) -> IntArray | None:
+    """Return the rows of a reference in order of time, given what ``fit`` was given; None if they have no order."""
     if order is None or (isinstance(order, (bool, np.bool_)) and not order):
-        return Verification()
+        return None
     if isinstance(order, Backtest) and order.n_reference != n_rows:
         raise DataError(f"The backtest replayed {order.n_reference} rows, but the reference has {n_rows}.")
     has_times = not isinstance(order, (bool, np.bool_, Backtest))
-    time_order = read_order(order, n_rows) if has_times else np.arange(n_rows)
+    return read_order(order, n_rows) if has_times else np.arange(n_rows)
+
+
+def verify(model: Any, X: Any, y: Any, order: Any) -> Verification:
+    """Replay the reference of a model that is being fitted, if it has an order in time."""
+    time_order = time_order_of(order, len(model.task_))
+    if time_order is None:
+        return Verification()
     halves = halves_of(model, time_order)
     if isinstance(order, Backtest):
         return Verification(time_order, order, "", halves)
@@ -587,6 +600,6 @@ def halves_of(model: Any, time_order: IntArray | None) -> TimeHalves | None:
     if time_order is None:
         return None
     parts = ReferenceParts(
-        model.reference_, model.task_, model.base_weight_, model._recipe(), has_numbers=model.estimator is None
+        model.reference_, model.task_, model.base_weight_, model._recipe(), has_numbers=model._has_numbers
     )
     return TimeHalves(parts, time_order)
