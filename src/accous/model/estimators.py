@@ -1229,8 +1229,6 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.class_weight is not None and not self._has_numbers:
-            raise ParameterError("class_weight is for estimator=None and 'auto': set it on your estimator instead.")
         is_known = self.class_weight in (None, "balanced") if not isinstance(self.class_weight, dict) else True
         if not is_known:
             raise ParameterError(f"class_weight must be None, 'balanced' or a dict, got {self.class_weight!r}.")
