@@ -112,6 +112,7 @@ def test_whole_calendars_amounts_and_measurements_stay_without_a_remark(name, va
         ("", SHUFFLED * 5, "id"),
         ("Unnamed: 0", SHUFFLED * 5, "id"),
         ("token", [f"t{row * 7919 % 1000:03}" for row in ROWS], "id"),
+        ("comment", [f"came {row} minutes too late" for row in ROWS], "text"),
         ("at", 1_700_000_000 + 60 * SHUFFLED + 0.5, "time"),
         ("at_ms", (1_700_000_000 + 60 * SHUFFLED) * 1000, "time"),
         ("on", [20240101 + 100 * (row % 12) + row % 28 for row in SHUFFLED], "time"),
