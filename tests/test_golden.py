@@ -946,7 +946,7 @@ def commands_that_choose_the_predictor(folder: Path) -> dict[str, Any]:
     stream.drop("label").write_csv("rows.csv")
     found = {"fit": run("fit", "reference.csv", "--label", "label", "--drop", "id", "-o", "auto", "--json")}
     for name in ("boosting", "forest"):
-        options = ("--estimator", name, "--unordered", "--drop", "id,day", "--refit-budget", "1")
+        options = ("--estimator", name, "--no-ordered", "--drop", "id,day", "--refit-budget", "1")
         found[f"fit_{name}"] = run("fit", "reference.csv", "--label", "label", *options, "-o", name, "--json")
         found[name] = run("adapt", name, "rows.csv", "-o", f"{name}.csv")
         found[f"{name}_predictions"] = Path(f"{name}.csv").read_text()
@@ -960,7 +960,7 @@ def commands_with_other_ratios(folder: Path) -> dict[str, Any]:
     stream.write_parquet("stream.parquet")
     found = {}
     for name in ("ulsif", "kliep", "kmm", "lr", "olre", "none"):
-        fit = ("fit", "reference.parquet", "--label", "label", "--drop", "id,day", "--unordered", "--ratio", name)
+        fit = ("fit", "reference.parquet", "--label", "label", "--drop", "id,day", "--no-ordered", "--ratio", name)
         found[name] = [run(*fit, "-o", name), run("adapt", name, "stream.parquet", "-o", f"{name}.jsonl")]
         found[f"{name}_predictions"] = Path(f"{name}.jsonl").read_text()
     return found

@@ -55,13 +55,13 @@ def test_every_form_of_a_table_gives_the_same_model(monkeypatch):
     Path("wide.csv").write_bytes(table.write_csv().encode("utf-16"))
     Path("latin.csv").write_bytes(table.write_csv().encode("latin-1"))
     others = ["reference.tsv", "semicolons.csv", "reference.jsonl", "reference.parquet", "zipped.csv.gz"]
-    assert main([*FIT, "--unordered"]) == 0
+    assert main([*FIT, "--no-ordered"]) == 0
     expected = load_table_model("model")
     for path in [*others, "marked.csv", "wide.csv", "latin.csv", "-"]:
         options = ["--encoding", "latin-1"] if path == "latin.csv" else []
         with Path("reference.csv").open() as stdin:
             monkeypatch.setattr(sys, "stdin", stdin)
-            fit = ["fit", path, "--label", "label", "-o", f"model-{path}", "--unordered", "--quiet"]
+            fit = ["fit", path, "--label", "label", "-o", f"model-{path}", "--no-ordered", "--quiet"]
             assert main([*fit, *options]) == 0
         found = load_table_model(f"model-{path}")
         assert found.encoder == expected.encoder, path
@@ -86,7 +86,7 @@ def test_the_model_loads_in_python_too_with_whole_numbers_as_labels():
 @pytest.mark.parametrize("name", ["accous", "ulsif", "kliep", "kmm", "lr", "olre", "none"])
 def test_every_ratio_can_be_chosen(name, capsys):
     classes = {"accous": "OnlineDensityRatio", "olre": "SingleLearnerRatio", "none": "NoShift", "lr": "LogisticRatio"}
-    assert main([*FIT, "--ratio", name, "--unordered", "--quiet"]) == 0
+    assert main([*FIT, "--ratio", name, "--no-ordered", "--quiet"]) == 0
     assert type(accous.load("model").model.ratio).__name__ == classes.get(name, name.upper())
 
 
@@ -105,7 +105,7 @@ def test_options_reach_the_model():
         ([], "time", "day"),
         (["--time", "x0"], "time", "x0"),
         (["--ordered"], "rows", None),
-        (["--unordered"], None, None),
+        (["--no-ordered"], None, None),
     ],
 )
 def test_the_order_in_time_is_printed_and_saved(options, by, column, capsys):

@@ -10,7 +10,8 @@ import pytest
 from accous import AdaptiveClassifier
 from accous.cli import main
 from accous.exceptions import DataError
-from accous.table.checks import NO_ORDER, RowOrder, find_order, remarks_on_repeats, remarks_on_span
+from accous.model.order import Order, OrderKind
+from accous.table.checks import find_order, remarks_on_repeats, remarks_on_span
 from accous.table.columns import Choices
 from accous.table.fit import ReferenceTable, cross_validate, read_reference
 from accous.table.readers import open_table
@@ -314,7 +315,7 @@ def test_a_class_that_comes_late_is_an_error_until_it_has_been_seen_and_too_few_
 # --- the time that it covers ------------------------------------------------------------------------------------
 
 START = datetime(2024, 5, 31, 8, 0)
-BY_TIME = RowOrder("time", "time")
+BY_TIME = Order(OrderKind.TIMES, column="time")
 
 
 @pytest.mark.parametrize(
@@ -327,7 +328,7 @@ BY_TIME = RowOrder("time", "time")
         (range(24 * 30), BY_TIME, None),
         ([0] * 5, BY_TIME, None),
         (range(0, 2_000, 720), BY_TIME, None),
-        (range(10), NO_ORDER, None),
+        (range(10), Order(OrderKind.UNORDERED), None),
     ],
 )
 @pytest.mark.parametrize("as_text", [False, True], ids=["typed", "texts"])
@@ -337,7 +338,7 @@ def test_less_than_a_day_or_a_week_is_remarked_on(hours, order, covered, as_text
     found = [remark.text for remark in remarks_on_span(frame, order)]
     assert len(found) == (covered is not None)
     assert all(f"less than a {covered}" in text for text in found)
-    assert not remarks_on_span(pl.DataFrame({"step": [1, 2, 3]}), RowOrder("time", "step"))
+    assert not remarks_on_span(pl.DataFrame({"step": [1, 2, 3]}), Order(OrderKind.TIMES, column="step"))
 
 
 def test_fit_tells_what_it_covers(capsys):
