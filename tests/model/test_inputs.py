@@ -94,6 +94,7 @@ REFUSALS = {
     "two numbers": (lambda: AdaptiveRegressor().fit(X, X[:, :2]), r"shape \(120, 2\)"),
     "lists as labels": (fit_with([[0, 1], [1]] * 60), "y must have one value"),
     "complex labels": (fit_with(NUMBERS * 1j), "y cannot be read"),
+    "infinite label": (fit_with(with_value(NUMBERS, -np.inf).astype(float)), "y holds -infinity in row 3"),
     "types mixed": (fit_with(with_value(TEXTS, 7)), "types: '(yes|no)' in row 0 .* 7 in row 3"),
     "types mixed in a list": (fit_with(with_value(TEXTS, 7).tolist()), "types: '(yes|no)' in row 0 .* 7 in row 3"),
     "few weights": (fit_with(NUMBERS, sample_weight=[1.0, 2.0]), r"sample_weight .* shape \(2,\)"),

@@ -278,7 +278,15 @@ def _replay(model: Any, history: _History, first: int, batch_size: int) -> Itera
     with warnings.catch_warnings():
         # Traps are for the fit on the whole reference to name.
         warnings.simplefilter("ignore", TrapWarning)
-        part = clone(model).fit(history.rows(0, first), y[:first], history.weights[:first], order=False)
+        # The two predictors of "auto" are combined as in the model, if it knows how: what a replay held out of its few
+        # rows would say less.
+        part = clone(model).fit_with(
+            history.rows(0, first),
+            y[:first],
+            sample_weight=history.weights[:first],
+            order=False,
+            combination=getattr(model, "combination_", None),
+        )
     part.rules_, part.state_ = replace(part.rules_, guard=FREE, is_replay=True), under_guard(part.state_, FREE)
     n_rows, block = len(y), max(_SMALLEST_BLOCK, len(y) // 10)
     # A short block at the end joins the block before it.
@@ -463,18 +471,24 @@ class Verification:
         return places[order][places[order] >= 0]
 
 
-def verify(model: Any, X: Any, y: Any, order: Any) -> Verification:
-    """Find the order of a reference that is being fitted, and replay it if it has one in time."""
-    if isinstance(order, Backtest):
-        n_rows = len(model.task_)
-        if order.n_reference != n_rows:
-            raise DataError(f"The backtest replayed {order.n_reference} rows, but the reference has {n_rows}.")
-        time_order = np.arange(n_rows)
-        return Verification(Order(OrderKind.GIVEN), time_order, order, "", halves_of(model, time_order))
-    found, rows = find_order(order, X, model.task_.truths, has_classes=is_classifier(model))
-    if rows is None:
+def order_of(model: Any, X: Any, order: Any) -> tuple[Order, IntArray | None]:
+    """Return what is known about the order of a reference, given what ``fit`` was given, and its rows oldest first."""
+    if not isinstance(order, Backtest):
+        return find_order(order, X, model.task_.truths, has_classes=is_classifier(model))
+    n_rows = len(model.task_)
+    if order.n_reference != n_rows:
+        raise DataError(f"The backtest replayed {order.n_reference} rows, but the reference has {n_rows}.")
+    return Order(OrderKind.GIVEN), np.arange(n_rows)
+
+
+def verify(model: Any, X: Any, y: Any, order: Any, found: Order, time_order: IntArray | None) -> Verification:
+    """Replay the reference of a model that is being fitted, if it has an order in time."""
+    if time_order is None:
         return Verification(found, unverified=found.sentence if found.kind is OrderKind.ONE_DAY else "")
-    return Verification(found, rows, *_replay_or_reason(model, X, y, rows, CUTS), halves_of(model, rows))
+    halves = halves_of(model, time_order)
+    if isinstance(order, Backtest):
+        return Verification(found, time_order, order, "", halves)
+    return Verification(found, time_order, *_replay_or_reason(model, X, y, time_order, CUTS), halves)
 
 
 def verify_again(model: Any, time_order: IntArray | None) -> Verification:
@@ -506,6 +520,6 @@ def halves_of(model: Any, time_order: IntArray | None) -> TimeHalves | None:
     if time_order is None:
         return None
     parts = ReferenceParts(
-        model.reference_, model.task_, model.base_weight_, model._recipe(), has_numbers=model.estimator is None
+        model.reference_, model.task_, model.base_weight_, model._recipe(), has_numbers=model._has_numbers
     )
     return TimeHalves(parts, time_order)

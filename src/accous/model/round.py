@@ -173,10 +173,20 @@ def state_to_plain(state: AdaptationState, fixed: Any, risk: RiskEstimate | None
     plain["rounds"] = state.rounds.to_plain(risk)
     plain["late_labels"] = None if state.late_labels is None else to_plain(state.late_labels.packed())
     if fixed is not None:
-        for name, predictor in (("estimator", state.estimator), ("fixed", fixed)):
-            parts = {"coef": predictor.coef_, "intercept": predictor.intercept_}
-            plain[name] = {**parts, "point": to_plain(predictor.point)}
+        plain |= {"estimator": linear_to_plain(state.estimator), "fixed": linear_to_plain(fixed)}
     return plain
+
+
+def linear_to_plain(predictor: Any) -> dict[str, Any] | None:
+    """Return a built-in predictor as arrays and numbers; None for None."""
+    if predictor is None:
+        return None
+    return {"coef": predictor.coef_, "intercept": predictor.intercept_, "point": to_plain(predictor.point)}
+
+
+def linear_from_plain(plain: dict[str, Any], erm: Any) -> Any:
+    """Undo ``linear_to_plain``, given how the built-in predictors are fitted."""
+    return erm.restored(plain["coef"], plain["intercept"], from_plain(Point | None, plain["point"]))
 
 
 def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> AdaptationState:
@@ -200,11 +210,7 @@ def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> Adapt
 
 def predictors_from_plain(plain: dict[str, Any], erm: Any) -> tuple[Any, Any]:
     """Return the adapted and the fixed predictor, given how the built-in predictors are fitted."""
-    adapted, fixed = (
-        erm.restored(parts["coef"], parts["intercept"], from_plain(Point | None, parts["point"]))
-        for parts in (plain["estimator"], plain["fixed"])
-    )
-    return adapted, fixed
+    return linear_from_plain(plain["estimator"], erm), linear_from_plain(plain["fixed"], erm)
 
 
 # --- When a round refits the predictor, and when it compares the result with the fixed predictor
@@ -403,6 +409,8 @@ def run_round(
         columns=rules.columns,
         names=rules.names,
     )
+    if numbers is not None and ratio.bounds is not None:
+        numbers = ratio.bounds.filled(numbers)
     recent, columns = before.recent if numbers is None else before.recent.add(numbers), before.columns
     if this_round % ROUNDS_BETWEEN_COLUMN_LOOKS == 0:
         columns = watch_columns(columns, rules.cover, this_round, recent)

@@ -178,7 +178,7 @@ def read_reference(
 def _remarks(table: ReferenceTable) -> list[Remark]:
     """Return what you should know about the order, about columns that are used, and about texts that are not."""
     frame, plans, choices = table.frame, table.encoder.plans, table.choices
-    dates = unsorted_dates(frame, choices) if table.order.by == "rows" else []
+    dates = unsorted_dates(frame, choices) if table.order.kind is OrderKind.GIVEN else []
     found = [Remark("order", name, not_in_order(name)) for name in dates]
     found += remarks_on_span(frame, table.order)
     found += remarks_on_texts(frame, plans) + remarks_on_labels(frame, plans, table.y, table.task.kind)
