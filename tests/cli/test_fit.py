@@ -100,18 +100,19 @@ def test_options_reach_the_model():
 
 
 @pytest.mark.parametrize(
-    ("options", "by", "column"),
+    ("options", "by", "column", "kind"),
     [
-        ([], "time", "day"),
-        (["--time", "x0"], "time", "x0"),
-        (["--ordered"], "rows", None),
-        (["--no-ordered"], None, None),
+        ([], "time", "day", "column"),
+        (["--time", "x0"], "time", "x0", "times"),
+        (["--ordered"], "rows", None, "given"),
+        (["--no-ordered"], None, None, "unordered"),
     ],
 )
-def test_the_order_in_time_is_printed_and_saved(options, by, column, capsys):
+def test_the_order_in_time_is_printed_and_saved(options, by, column, kind, capsys):
     assert main([*FIT, *options, "--json"]) == 0
     saved = accous.load("model")
-    assert json.loads(capsys.readouterr().out)["order"] == saved.settings["order"] == {"by": by, "column": column}
+    assert json.loads(capsys.readouterr().out)["order"] == saved.settings["order"]
+    assert saved.settings["order"] == {"by": by, "column": column, "kind": kind, "p_value": None}
     assert ("x0" in saved.encoder.used_columns) == (column != "x0")
 
 
@@ -139,3 +140,20 @@ def test_bad_rows_are_named_or_set_aside(capsys):
     assert rejects["line"].to_list() == [5, 10, 21]
     assert rejects["column"].to_list() == ["label", "x0", None]
     assert rejects["row"][2] == lines[20]
+
+
+@pytest.mark.parametrize("turns", [True, False])
+def test_the_order_of_rows_without_dates_is_found_and_said_in_one_line(turns, capsys):
+    random = np.random.default_rng(3)
+    x = random.normal(size=600)
+    y = (x > 0.0) ^ (turns & (np.arange(600) > 300)) ^ (random.random(600) < 0.1)
+    pl.DataFrame({"id": np.arange(600), "x": x, "label": y}).write_csv("rows.csv")
+    assert main(["fit", "rows.csv", "--label", "label", "--estimator", "linear", "-o", "model", "--json"]) == 0
+    printed = capsys.readouterr()
+    record = json.loads(printed.out)
+    assert (record["order"]["kind"], record["order"]["by"]) == (("found", "rows") if turns else ("not found", None))
+    assert (record["order"]["p_value"] <= 0.01) is turns
+    assert (record["backtest"] is not None) is turns
+    said = [remark["text"] for remark in record["remarks"] if remark["kind"] == "order"]
+    assert len(said) == 1
+    assert said[0] in printed.err

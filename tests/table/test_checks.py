@@ -219,13 +219,28 @@ LATE = [*DAYS[:10], DAYS[12], DAYS[10], DAYS[11], *DAYS[13:]]
     ],
 )
 def test_which_date_column_gives_the_order(columns, choices, expected):
-    assert find_order(table(**columns), Choices(**choices), is_ordered=None).column == expected
+    found = find_order(table(**columns), Choices(**choices), is_ordered=None)
+    assert found == (None if expected is None else Order(OrderKind.COLUMN, column=expected))
+
+
+def test_times_of_a_single_day_are_no_order_and_fit_says_so():
+    hours = [datetime(2024, 5, 31, hour % 24) for hour in range(N_DAYS)]
+    for frame, options in (
+        (table(when=hours), {}),
+        (table(when=hours), {"time": "when"}),
+        (table(when=[7] * N_DAYS), {"time": "when"}),
+    ):
+        reference = read(frame, **options)
+        assert reference.order.by is None
+        assert reference.order.kind is (OrderKind.ONE_DAY if options else OrderKind.FEW_ROWS)
+        said = [remark.text for remark in reference.remarks] + [reference.order.sentence]
+        assert sum("'when' are of a single day" in text for text in said) == 1
 
 
 def test_the_rows_are_sorted_by_a_number_and_it_is_no_feature():
     frame = table(when=shuffled([float(row) for row in range(N_DAYS)]))
     reference, expected = read(frame, time="when"), frame.sort("when")
-    assert reference.order.to_json() == {"by": "time", "column": "when"}
+    assert reference.order == Order(OrderKind.TIMES, column="when")
     assert np.allclose(reference.frame["x"].cast(pl.Float64), expected["x"])
     assert reference.y.tolist() == expected["y"].to_list()
     assert reference.encoder.feature_names == ["x"]
@@ -265,9 +280,9 @@ def test_bad_rows_are_named_by_their_place_in_the_file_not_in_time():
 
 def test_the_user_can_say_that_rows_are_in_order_or_have_none():
     frame = table(day=shuffled(DAYS))
-    assert read(frame, is_ordered=True).order.to_json() == {"by": "rows", "column": None}
+    assert read(frame, is_ordered=True).order == Order(OrderKind.GIVEN)
     unordered = read(frame, is_ordered=False)
-    assert unordered.order.to_json() == {"by": None, "column": None}
+    assert unordered.order == Order(OrderKind.UNORDERED)
     assert unordered.frame["day"].to_list() == frame["day"].to_list()
 
 

@@ -40,7 +40,7 @@ _TEXTS = {
     OrderKind.NOT_FOUND: "The order of the rows does not matter (p = {p_value:.2f}): they count as drawn at random.",
     OrderKind.UNORDERED: "The rows have no order in time, as you said.",
     OrderKind.SORTED_BY_LABEL: "The rows are sorted by their label, which is no order of time.",
-    OrderKind.ONE_DAY: "All times are of a single day, which is no order of time.",
+    OrderKind.ONE_DAY: "All times{of} are of a single day, which is no order of time.",
     OrderKind.FEW_ROWS: "The rows are too few to tell whether they are in order of time.",
 }
 
@@ -80,7 +80,8 @@ class Order:
     @property
     def sentence(self) -> str:
         """What is known, in one sentence."""
-        return _TEXTS[self.kind].format(column=self.column, p_value=self.p_value)
+        of = "" if self.column is None else f" in column {self.column!r}"
+        return _TEXTS[self.kind].format(column=self.column, of=of, p_value=self.p_value)
 
     def to_json(self) -> dict[str, Any]:
         """Return what settings record."""

@@ -69,15 +69,25 @@ def find_order(frame: pl.DataFrame, choices: Choices, *, is_ordered: bool | None
         return Order(kind, column=choices.time)
     if is_ordered is not None:
         return Order(OrderKind.GIVEN if is_ordered else OrderKind.UNORDERED)
-    chosen = {*choices.drop, *choices.categorical}
-    dates = [name for name in frame.columns if name not in chosen and _are_dates(frame[name])]
-    dates = [name for name in dates if not _is_one_day(frame[name])]
+    dates = [name for name in _date_columns(frame, choices) if not _is_one_day(frame[name])]
     rising = [name for name in dates if rises(_times(frame[name])[0])]
     # Of several that rise, the one with the finest steps.
     candidates = sorted(rising, key=lambda name: -frame[name].n_unique()) or dates
     if not rising and len(dates) != 1:
         return None
     return Order(OrderKind.COLUMN, column=candidates[0])
+
+
+def _date_columns(frame: pl.DataFrame, choices: Choices) -> list[str]:
+    chosen = {*choices.drop, *choices.categorical}
+    return [name for name in frame.columns if name not in chosen and _are_dates(frame[name])]
+
+
+def remarks_on_one_day(frame: pl.DataFrame, choices: Choices, order: Order) -> list[Remark]:
+    """Return a remark on each column of dates that gives no order, because its dates are of a single day."""
+    one_day = [name for name in _date_columns(frame, choices) if name != order.column and _is_one_day(frame[name])]
+    found = [Remark("order", name, Order(OrderKind.ONE_DAY, column=name).sentence) for name in one_day]
+    return found + [each for name in one_day for each in remarks_on_span(frame, Order(OrderKind.ONE_DAY, column=name))]
 
 
 def _is_one_day(column: pl.Series) -> bool:
@@ -95,9 +105,7 @@ def unsorted_dates(frame: pl.DataFrame, choices: Choices) -> list[str]:
         Rows that are said to be in order of time.
     choices : Choices
     """
-    chosen = {*choices.drop, *choices.categorical}
-    dates = [name for name in frame.columns if name not in chosen and _are_dates(frame[name])]
-    dates = [name for name in dates if frame[name].n_unique() > 1]
+    dates = [name for name in _date_columns(frame, choices) if frame[name].n_unique() > 1]
     return [] if any(rises(_times(frame[name])[0]) for name in dates) else dates
 
 

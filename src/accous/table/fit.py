@@ -35,6 +35,7 @@ from accous.table.checks import (
     not_in_order,
     put_in_order,
     remarks_on_labels,
+    remarks_on_one_day,
     remarks_on_repeats,
     remarks_on_span,
     remarks_on_texts,
@@ -180,7 +181,7 @@ def _remarks(table: ReferenceTable) -> list[Remark]:
     frame, plans, choices = table.frame, table.encoder.plans, table.choices
     dates = unsorted_dates(frame, choices) if table.order.kind is OrderKind.GIVEN else []
     found = [Remark("order", name, not_in_order(name)) for name in dates]
-    found += remarks_on_span(frame, table.order)
+    found += remarks_on_one_day(frame, choices, table.order) + remarks_on_span(frame, table.order)
     found += remarks_on_texts(frame, plans) + remarks_on_labels(frame, plans, table.y, table.task.kind)
     told = [str(remark.column) for remark in table.remarks]
     return found + remarks_on_used(frame, plans, {*choices.keep, *told})
