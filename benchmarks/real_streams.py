@@ -62,7 +62,7 @@ def play(run: Run, most_rows: int = MOST_ROWS) -> Row | None:
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore")
         model, X = run.model(), prepare(rows[:n])(rows)
-        model.fit(X[:n], y[:n], order=backtest(model, rows[:n], y[:n], prepare=prepare) if run.is_ordered else None)
+        model.fit(X[:n], y[:n], order=backtest(model, rows[:n], y[:n], prepare=prepare) if run.is_ordered else False)
 
         def before(batch: slice) -> None:
             if run.has_numbers:

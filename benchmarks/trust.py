@@ -64,7 +64,7 @@ def measure_excess(case: HarmCase, seed: int) -> dict[str, float]:
     models = {each: AdaptiveClassifier(standardize=False, adaptation=each) for each in ADAPTATIONS}
     for model in models.values():
         model.fit(problem.X, problem.y)
-    of_fixed = problem.component_risks(models["none"].estimator_)
+    of_fixed = problem.component_risks(models["always"].estimator_)
     excess: dict[str, list[float]] = {name: [] for name in ADAPTATIONS}
     with one_blas_thread():
         for number, (batch, alpha) in enumerate(zip(problem.batches(), problem.alphas, strict=True), start=1):
@@ -84,7 +84,7 @@ def harm_row(case: HarmCase, found: list[dict[str, float]]) -> Row:
         row[name] = float(values.mean())
         row[f"{name}_standard_error"] = float(values.std(ddof=1) / np.sqrt(len(values)))
         row[f"{name}_quantile_90"] = float(np.quantile(values, 0.9))
-    row["share_of_gain_lost"] = (row["auto"] - row["none"]) / -row["none"] if row["none"] < -0.5 else None
+    row["share_of_gain_lost"] = (row["auto"] - row["always"]) / -row["always"] if row["always"] < -0.5 else None
     return row
 
 

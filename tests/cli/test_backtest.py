@@ -120,7 +120,7 @@ def test_the_same_table_has_the_same_replay_as_fit(capsys):
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "options", "has_one"), [(300, [], True), (300, ["--unordered"], False), (80, ["--ordered"], False)]
+    ("n_rows", "options", "has_one"), [(300, [], True), (300, ["--no-ordered"], False), (80, ["--ordered"], False)]
 )
 def test_a_date_column_gives_the_order_and_without_one_or_with_few_rows_nothing_is_verified(
     n_rows, options, has_one, capsys
@@ -151,7 +151,7 @@ def write_stream() -> None:
 @pytest.mark.parametrize(
     ("order", "turns_round", "answers"),
     [
-        ("--unordered", False, {"not known"}),
+        ("--no-ordered", False, {"not known"}),
         ("--ordered", True, {"no"}),
         pytest.param("--ordered", False, {"yes", "not known"}, marks=pytest.mark.slow),
     ],
@@ -170,4 +170,4 @@ def test_inspect_shows_the_three_answers(order, turns_round, answers, capsys):
         assert state[f"trust_{name}"] in ("yes", "no", "not known")
     assert state["trust_predictions"] in answers
     assert state["estimated_error_low"] <= state["estimated_error"] <= state["estimated_error_high"]
-    assert (state["backtest"] is None) == (order == "--unordered")
+    assert (state["backtest"] is None) == (order == "--no-ordered")

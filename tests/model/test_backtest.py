@@ -21,7 +21,8 @@ from sklearn.tree import DecisionTreeClassifier
 import accous
 from accous import AdaptiveClassifier, AdaptiveRegressor, backtest
 from accous.exceptions import DataError, ParameterError, TrapWarning
-from accous.model.backtest import CUTS, FEWEST_ROWS, read_order
+from accous.model.backtest import CUTS, FEWEST_ROWS
+from accous.model.order import read_order
 from tests.classifiers import customer_encoder, customers, drifting_batches, labelled_rows, play
 
 N_ROWS = 600

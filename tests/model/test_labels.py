@@ -399,7 +399,7 @@ def test_rows_without_an_order_drop_the_evidence_and_the_answers_say_why(tmp_pat
     assert "have joined" in answers(model.extend(*rows(100, seed=3)))[2]
     model.fit(*rows(600))
     assert "have joined" not in model.adapt(np.zeros((1, 3))).trust_.predictions.sentence
-    model = ordered(order=None).extend(*rows(100, seed=2))
+    model = ordered(order=False).extend(*rows(100, seed=2))
     assert model.backtest_ is None
     assert "have joined" not in answers(model)[2]
 

@@ -25,7 +25,7 @@ Y = X[:, 0] - 0.2 * X[:, 1] ** 2 + RNG.normal(size=60)
 BASE = RNG.uniform(0.5, 2.0, size=60)
 
 
-def played(model, n_rounds=120, *, order=None):
+def played(model, n_rounds=120, *, order=False):
     stream = GaussianRegressionStream(
         SquareShift(period=60), n_rounds=n_rounds, batch_size=5, n_reference=400, n_features=6, random_state=7
     )

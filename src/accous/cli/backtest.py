@@ -40,9 +40,8 @@ def backtest(options: BacktestOptions) -> int:
 
     remarks = remarks_console(quiet=options.quiet)
     job = FitJob(options.to_fit())
-    order = job.reference.order.sentence(can_be_unordered=False)
-    if order is not None:
-        say(remarks, order)
+    if job.reference.order.kind not in ("given", "times"):
+        say(remarks, job.reference.order.sentence)
     # The one remark that is about the backtest itself.
     say(remarks, *(remark.text for remark in job.remarks if remark.kind == "repeated"))
     compile_with_notice(remarks)

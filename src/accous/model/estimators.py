@@ -22,9 +22,10 @@ from accous.diagnostics.losses import read_loss
 from accous.diagnostics.risk import RiskEstimate, conformal_intervals, conformal_sets
 from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError, ParameterError
-from accous.model.backtest import Backtest, TimeHalves, Verification, halves_of, time_order_of, verify, verify_again
+from accous.model.backtest import Backtest, TimeHalves, Verification, halves_of, order_of, verify, verify_again
 from accous.model.heldout import Combination, HeldOut, combine, held_out_of, split_rows
 from accous.model.labels import is_before_joining, judge_late_rows, on_new_reference, rows_to_keep, with_labels
+from accous.model.order import Order, OrderKind
 from accous.model.pair import AUTO, LinearAndTrees, PairErm, PairOfClassifiers, PairRecipe, hold_out_both, make_trees
 from accous.model.predictors import (
     ErmRecipe,
@@ -136,7 +137,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
 
     # --- fit, adapt, predict ------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, order: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, order: Any = "auto") -> Self:
         """Fit on a labelled reference and forget all earlier rounds.
 
         Parameters
@@ -145,12 +146,15 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         y : array of shape (n_reference,)
         sample_weight : array of shape (n_reference,), optional
             Base weights b, which the importance weights multiply.
-        order : bool, array of shape (n_reference,) or Backtest, optional
-            True says that the rows are in order of time; an array gives their times: dates, numbers, or text in one ISO
-            form, such as 2024-05-31 17:00. With an order, ``fit`` replays the reference (`accous.backtest`). The
-            outcome decides how far label-free estimates are believed and whether to adapt. Pass a `Backtest` if you
-            have replayed the rows yourself; they are then in order of time. Without an order, nothing is verified.
-            References of fewer than 100 rows are not replayed.
+        order : "auto", bool, array of shape (n_reference,) or Backtest, default="auto"
+            Whether the rows are in order of time. "auto" takes them in the order of the frame's column of dates. If it
+            has none, a test says whether the given order matters; it does not matter for rows drawn at random, nor for
+            rows that are only sorted by their label or an id. ``order_`` says what was found. True and False say it
+            themselves; an array gives the times: dates, numbers, or text in one ISO form, such as 2024-05-31 17:00.
+            With an order, ``fit`` replays the reference (`accous.backtest`), and the outcome decides how far label-free
+            estimates are believed and whether to adapt. Pass a `Backtest` if you have replayed the rows yourself; they
+            are then in order of time. Without an order, nothing is verified. References of fewer than 100 rows are not
+            replayed.
 
         Warns
         -----
@@ -161,7 +165,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         return self.fit_with(X, y, sample_weight, order=order)
 
     def fit_with(
-        self, X: Any, y: Any, sample_weight: Any = None, *, order: Any = None, combination: Combination | None = None
+        self, X: Any, y: Any, sample_weight: Any = None, *, order: Any = "auto", combination: Combination | None = None
     ) -> Self:
         """Fit as ``fit`` does.
 
@@ -181,13 +185,14 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             self.reference_ = own_copy(rows, X)
             ratio = self._bounded(self._make_ratio())
             ratio.fit(X)
-            is_ordered = isinstance(order, Backtest) or (isinstance(order, (bool, np.bool_)) and bool(order))
+            found, time_order = order_of(self, X, order)
+            is_ordered = found.kind in (OrderKind.GIVEN, OrderKind.FOUND)
             warn_of_traps(self._as_numbers(self.reference_), self.task_, self._names, is_ordered=is_ordered)
-            self._combine(order, combination)
+            self._combine(time_order, combination)
             self.erm_ = self._make_erm()
             estimator = self.erm_.fit(self.base_weight_, None)
             self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, estimator)
-            self.verification_ = verify(self, X, y, order)
+            self.verification_ = verify(self, X, y, order, found, time_order)
             self.rules_ = self._make_rules(ratio)
             self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, self.rules_.guard)
             self._limit_refits(rows, X)
@@ -650,6 +655,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         return self.state_.n_refits
 
     @property
+    def order_(self) -> Order:
+        """What is known about the order of the reference's rows."""
+        return self.verification_.found
+
+    @property
     def backtest_(self) -> Backtest | None:
         """The replay of the reference."""
         return self.verification_.backtest
@@ -722,7 +732,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def verification_to_plain(self) -> dict[str, Any]:
         """Return the order in time and the backtest, for files."""
         found = self.verification_
-        plain = {"order": found.order, "backtest": to_plain(found.backtest), "unverified": found.unverified}
+        plain: dict[str, Any] = {"order": found.order, "unverified": found.unverified}
+        plain |= {
+            "found": to_plain(found.found) | {"kind": str(found.found.kind)},
+            "backtest": to_plain(found.backtest),
+        }
         if self._pair is not None:
             plain |= {"held_out": to_plain(self.held_out_), "combination": to_plain(self.combination_)}
         return plain
@@ -734,7 +748,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             self.combination_ = from_plain(Combination, plain["combination"])
         backtest = from_plain(Backtest | None, plain["backtest"])
         self.verification_ = Verification(
-            plain["order"], backtest, plain["unverified"], halves_of(self, plain["order"])
+            from_plain(Order, plain["found"]),
+            plain["order"],
+            backtest,
+            plain["unverified"],
+            halves_of(self, plain["order"]),
         )
 
     @property
@@ -833,13 +851,12 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         trees = EstimatorRecipe(pair.trees, keeps_splits=self.refit == "auto")
         return PairRecipe(self._own_recipe(scales), trees, combination)
 
-    def _combine(self, order: Any, combination: Combination | None) -> None:
+    def _combine(self, time_order: IntArray | None, combination: Combination | None) -> None:
         """Find out on held-out rows how the two predictors of "auto" are combined, unless that is known."""
         pair = self._pair
         if pair is None:
             return
         self.held_out_, self.combination_ = None, Combination() if combination is None else combination
-        time_order = time_order_of(order, len(self.task_))
         split = split_rows(self.task_.strata, time_order)
         if combination is not None or not split:
             return
@@ -1041,9 +1058,12 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         The same estimate with an interval, and the estimated error of the fixed model, which never adapts.
     trust_ : Trust
         Three answers, about inputs, adaptation and predictions, each "yes", "no" or "not known", and a verdict.
+    order_ : Order
+        Whether the rows of the reference are in order of time: its ``kind``, the ``p_value`` of the test if one was
+        made, and the ``column`` of times.
     backtest_ : Backtest or None
-        The replay of the reference, which ``extend`` repeats; None if ``fit`` or ``extend`` was given no order, if the
-        reference has fewer than 100 rows, or if a replay failed, for example because ``estimator`` could not be fitted
+        The replay of the reference, which ``extend`` repeats; None if the reference has no order in time, if it
+        has fewer than 100 rows, or if a replay failed, for example because ``estimator`` could not be fitted
         on a part of the reference.
     unverified_ : str
         Why there is no backtest although there is an order in time, or was one; empty otherwise.

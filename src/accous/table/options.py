@@ -106,7 +106,9 @@ _KeepAsFeature = Annotated[
 _Time = Annotated[str | None, _of_table(metavar="COL", help="Sort the rows by this column of dates or numbers.")]
 _Ordered = Annotated[
     bool | None,
-    _of_table("--ordered/--unordered", help="The rows already are in order of time, or have none.", show_default=False),
+    _of_table(
+        "--ordered/--no-ordered", help="The rows are in order of time, or are not. Default: found.", show_default=False
+    ),
 ]
 _Format = Annotated[
     str | None, _of_table(metavar="NAME", help="Format of the table (csv, jsonl, ...), if its name does not tell it.")
