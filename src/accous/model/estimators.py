@@ -33,6 +33,7 @@ from accous.model.predictors import (
     RidgeRecipe,
     WeightedErm,
     deviations_of_columns,
+    sharing_fits,
 )
 from accous.model.round import (
     AdaptationState,
@@ -101,7 +102,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     task_: Any
     erm_: WeightedErm
     fixed_: FixedModel
-    held_out_: HeldOut | None
+    held_out_: HeldOut | None = None
     combination_: Combination
     base_weight_: FloatArray
     reference_: Any
@@ -121,6 +122,10 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def _read_task(self, y: Any, n_rows: int) -> Task:
         """Read the labels of a reference."""
         raise NotImplementedError
+
+    def read_task(self, y: NDArray[Any]) -> Task:
+        """Return the labels of a reference, and what follows from their kind."""
+        return self._read_task(y, len(y))
 
     def restore_task(self, stored: dict[str, NDArray[Any]]) -> None:
         """Take up the labels of the reference as files keep them: `Task.stored`."""
@@ -175,7 +180,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         self._check_parameters()
         self.rounds_between_refits_ = 0
         vars(self).pop("_snapshot", None)
-        with self.lock(), unchanged_on_failure(self), one_blas_thread(), naming_values(X):
+        with self.lock(), unchanged_on_failure(self), one_blas_thread(), sharing_fits(), naming_values(X):
             rows = self._read(X, reset=True, min_rows=2)
             self.task_ = self._read_task(y, count_rows(rows))
             self.base_weight_ = read_base_weights(sample_weight, count_rows(rows)) * self._weights_of_classes()
@@ -724,14 +729,15 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """Return the order in time and the backtest, for files."""
         found = self.verification_
         plain = {"order": found.order, "backtest": to_plain(found.backtest), "unverified": found.unverified}
+        plain["held_out"] = to_plain(self.held_out_)
         if self._pair is not None:
-            plain |= {"held_out": to_plain(self.held_out_), "combination": to_plain(self.combination_)}
+            plain["combination"] = to_plain(self.combination_)
         return plain
 
     def verification_from_plain(self, plain: dict[str, Any]) -> None:
         """Undo ``verification_to_plain``."""
+        self.held_out_ = from_plain(HeldOut | None, plain["held_out"])
         if self._pair is not None:
-            self.held_out_ = from_plain(HeldOut | None, plain["held_out"])
             self.combination_ = from_plain(Combination, plain["combination"])
         backtest = from_plain(Backtest | None, plain["backtest"])
         self.verification_ = Verification(
@@ -838,10 +844,10 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
 
     def _combine(self, order: Any, combination: Combination | None) -> None:
         """Find out on held-out rows how the two predictors of "auto" are combined, unless that is known."""
-        pair = self._pair
+        pair, self.held_out_ = self._pair, None
         if pair is None:
             return
-        self.held_out_, self.combination_ = None, Combination() if combination is None else combination
+        self.combination_ = Combination() if combination is None else combination
         time_order = time_order_of(order, len(self.task_))
         split = split_rows(self.task_.strata, time_order)
         if combination is not None or not split:

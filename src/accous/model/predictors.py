@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from inspect import Parameter, signature
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -346,6 +349,36 @@ def _revalue(tree: Any, values: FloatArray) -> Any:
     return twin
 
 
+# --- Trees on the same rows are searched once while a model is being made: held-out rows and replays share them
+
+
+_shared_fits: ContextVar[dict[bytes, Any] | None] = ContextVar("shared_fits", default=None)
+
+
+@contextmanager
+def sharing_fits() -> Iterator[None]:
+    """Search the same trees on the same rows once until the end of the block, in this thread."""
+    token = _shared_fits.set({} if _shared_fits.get() is None else _shared_fits.get())
+    try:
+        yield
+    finally:
+        _shared_fits.reset(token)
+
+
+def _once(key: Callable[[], Iterator[bytes]], make: Callable[[], Any]) -> Any:
+    """Return what ``make`` returns, from an earlier call with the same key if fits are shared."""
+    known = _shared_fits.get()
+    if known is None:
+        return make()
+    digest = blake2b(digest_size=16)
+    for part in key():
+        digest.update(part)
+    name = digest.digest()
+    if name not in known:
+        known[name] = make()
+    return known[name]
+
+
 # --- Weighted empirical risk minimisation with boosted trees: fitted once, then only their leaves follow the
 #     weights
 
@@ -471,8 +504,20 @@ class BoostedErm(ForeignErm):
         if weights is not None and np.all(weights == weights[0]):
             # The same trees but for rounding, and ten times quicker: scikit-learn bins weighted columns slowly.
             weights = None
-        fitted = self._fit_clone(X, self._y[rows], weights)
-        return fitted, RevaluedTrees(last_step(fitted), _before_last(fitted, X), self._targets[rows])
+        y = self._y[rows]
+
+        def make() -> tuple[Any, RevaluedTrees]:
+            fitted = self._fit_clone(X, y, weights)
+            return fitted, RevaluedTrees(last_step(fitted), _before_last(fitted, X), self._targets[rows])
+
+        def key() -> Iterator[bytes]:
+            yield repr(sorted(self._estimator.get_params().items(), key=str)).encode()
+            yield repr((np.shape(X), y.dtype)).encode()
+            yield np.ascontiguousarray(X).tobytes()
+            yield y.tobytes()
+            yield b"" if weights is None else weights.tobytes()
+
+        return _once(key, make) if isinstance(X, np.ndarray) and y.dtype.kind != "O" else make()
 
 
 def _before_last(fitted: Any, X: Any) -> Any:
