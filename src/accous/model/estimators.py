@@ -80,6 +80,7 @@ from accous.validation import (
 )
 
 _ROWS_OF_ROUND, _NEVER = 10, 1 << 62
+_FOLDS_OF_PAIR = 3  # most of the time of a fit goes into trees
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
 
 
@@ -282,9 +283,13 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def predict_fixed(self, X: Any) -> NDArray[Any]:
         """Predict with the model that never adapts."""
         self._require_fitted("state_")
+        return self.predict_by(self.fixed_.estimator, X)
+
+    def predict_by(self, predictor: Any, X: Any) -> NDArray[Any]:
+        """Predict with a predictor that this model has made."""
         rows = self._read(X, reset=False, min_rows=0)
         with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
-            return np.asarray(self.fixed_.estimator.predict(rows)) if count_rows(rows) else self.task_.none
+            return np.asarray(predictor.predict(rows)) if count_rows(rows) else self.task_.none
 
     def _predicted(self, method: str, rows: Any) -> NDArray[Any]:
         """Call a method of the predictor in use; errors about a value in a frame name its column."""
@@ -839,7 +844,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         scales = None
         if self.standardize:
             scales = deviations_of_columns(Bounds.of(self.reference_).clipped(self.reference_), self.base_weight_)
-        trees = EstimatorRecipe(pair.trees, keeps_splits=self.refit == "auto")
+        trees = EstimatorRecipe(pair.trees, keeps_splits=self.refit == "auto", n_folds=_FOLDS_OF_PAIR)
         return PairRecipe(self._own_recipe(scales), trees, combination)
 
     def _combine(self, order: Any, combination: Combination | None) -> None:

@@ -19,6 +19,7 @@ from scipy.special import softmax
 from sklearn import config_context
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import _safe_indexing
+from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 from sklearn.utils.validation import has_fit_parameter
 
 from accous.arrays import FloatArray, IntArray
@@ -261,20 +262,24 @@ class RevaluedTrees:
         # Several trees at once: each has digits of its own in the sum of the trees' values.
         n_together = int(_EXACT_BITS / np.log2(max(2, self._n_nodes)))
         parts = []
-        for start in range(0, len(steps), n_together):
-            numbered = self._with_values(
-                np.zeros(self._n_scores),
-                [
-                    [np.arange(len(tree.nodes)) * float(self._n_nodes) ** place for tree in step]
-                    for place, step in enumerate(steps[start : start + n_together])
-                ],
-                start,
-            )
-            with one_openmp_thread_if_few(len(X)):
-                sums = np.asarray(numbered._raw_predict(X)).reshape(len(X), self._n_scores).T.astype(np.int64)
-            for _ in range(len(numbered._predictors)):
-                parts.append((sums % self._n_nodes).astype(np.uint8))
-                sums //= self._n_nodes
+        with one_openmp_thread_if_few(len(X)):
+            n_threads = _openmp_effective_n_threads()
+            rows = self.fitted._preprocess_X(X, reset=False)  # once: it takes longer than the trees
+            for start in range(0, len(steps), n_together):
+                numbered = self._with_values(
+                    np.zeros(self._n_scores),
+                    [
+                        [np.arange(len(tree.nodes)) * float(self._n_nodes) ** place for tree in step]
+                        for place, step in enumerate(steps[start : start + n_together])
+                    ],
+                    start,
+                )
+                found = np.zeros((len(rows), self._n_scores), order="F")
+                numbered._predict_iterations(rows, numbered._predictors, found, False, n_threads)
+                sums = found.T.astype(np.int64)
+                for _ in range(len(numbered._predictors)):
+                    parts.append((sums % self._n_nodes).astype(np.uint8))
+                    sums //= self._n_nodes
         return np.ascontiguousarray(np.stack(parts))
 
     def values(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -393,15 +398,19 @@ class EstimatorRecipe:
         Unfitted.
     keeps_splits : bool
         Whether boosted trees keep their splits, and only their leaves follow the weights. All others are fitted anew.
+    n_folds : int
+        Folds by which boosted trees predict rows from fits without them.
     """
 
     estimator: Any
     keeps_splits: bool
+    n_folds: int = N_FOLDS
 
     def on(self, X: Any, task: Task) -> ForeignErm:
         """Return how to fit it on these rows."""
-        kind = BoostedErm if self.keeps_splits and _is_boosted(self.estimator) else ForeignErm
-        return kind(self.estimator, X, task)
+        if self.keeps_splits and _is_boosted(self.estimator):
+            return BoostedErm(self.estimator, X, task, self.n_folds)
+        return ForeignErm(self.estimator, X, task)
 
 
 def _is_boosted(estimator: Any) -> bool:
@@ -428,6 +437,7 @@ class BoostedErm(ForeignErm):
     Parameters
     ----------
     estimator, X, task : as for `ForeignErm`
+    n_folds : int
     """
 
     refit_distance: ClassVar[float] = 0.08
@@ -436,8 +446,9 @@ class BoostedErm(ForeignErm):
 
     keeps_first_fit: ClassVar[bool] = True
 
-    def __init__(self, estimator: Any, X: Any, task: Task) -> None:
+    def __init__(self, estimator: Any, X: Any, task: Task, n_folds: int = N_FOLDS) -> None:
         super().__init__(estimator, X, task)
+        self._n_folds = n_folds
         self._targets = task.strata if task.kind == "classifier" else task.truths
         self._base_weight: FloatArray | None = None
 
@@ -452,7 +463,7 @@ class BoostedErm(ForeignErm):
         return _with_last_step(fitted, self._whole[1].revalued(weights))
 
     def cross_fitted(self, weights: FloatArray, fitted: Any, *, is_quick: bool = False) -> NDArray[Any] | None:
-        """Return predictions from five stratified folds."""
+        """Return predictions from stratified folds."""
         scores = self._cross_fitted_scores(weights)
         if scores is None or self._task.kind == "regressor":
             return None if scores is None else scores[:, 0]
@@ -483,7 +494,7 @@ class BoostedErm(ForeignErm):
             found.append(_Fold(trees, rows, trees.leaves_of(_before_last(fitted, _safe_indexing(self._X, rest)))))
             return rest
 
-        order = by_folds(self._task.strata, N_FOLDS, fit_fold)
+        order = by_folds(self._task.strata, self._n_folds, fit_fold)
         return None if order is None else found
 
     def _cross_fitted_scores(self, weights: FloatArray) -> FloatArray | None:
