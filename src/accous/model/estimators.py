@@ -34,6 +34,7 @@ from accous.model.predictors import (
     RidgeRecipe,
     WeightedErm,
     deviations_of_columns,
+    sharing_fits,
 )
 from accous.model.round import (
     AdaptationState,
@@ -80,6 +81,7 @@ from accous.validation import (
 )
 
 _ROWS_OF_ROUND, _NEVER = 10, 1 << 62
+_FOLDS_OF_PAIR = 3  # most of the time of a fit goes into trees
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
 
 
@@ -102,7 +104,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     task_: Any
     erm_: WeightedErm
     fixed_: FixedModel
-    held_out_: HeldOut | None
+    held_out_: HeldOut | None = None
     combination_: Combination
     base_weight_: FloatArray
     reference_: Any
@@ -121,6 +123,10 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def _read_task(self, y: Any, n_rows: int) -> Task:
         """Read the labels of a reference."""
         raise NotImplementedError
+
+    def read_task(self, y: NDArray[Any]) -> Task:
+        """Return the labels of a reference, and what follows from their kind."""
+        return self._read_task(y, len(y))
 
     def restore_task(self, stored: dict[str, NDArray[Any]]) -> None:
         """Take up the labels of the reference as files keep them: `Task.stored`."""
@@ -178,7 +184,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         self._check_parameters()
         self.rounds_between_refits_ = 0
         vars(self).pop("_snapshot", None)
-        with self.lock(), unchanged_on_failure(self), one_blas_thread(), naming_values(X):
+        with self.lock(), unchanged_on_failure(self), one_blas_thread(), sharing_fits(), naming_values(X):
             rows = self._read(X, reset=True, min_rows=2)
             self.task_ = self._read_task(y, count_rows(rows))
             self.base_weight_ = read_base_weights(sample_weight, count_rows(rows)) * self._weights_of_classes()
@@ -281,9 +287,13 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def predict_fixed(self, X: Any) -> NDArray[Any]:
         """Predict with the model that never adapts."""
         self._require_fitted("state_")
+        return self.predict_by(self.fixed_.estimator, X)
+
+    def predict_by(self, predictor: Any, X: Any) -> NDArray[Any]:
+        """Predict with a predictor that this model has made."""
         rows = self._read(X, reset=False, min_rows=0)
         with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
-            return np.asarray(self.fixed_.estimator.predict(rows)) if count_rows(rows) else self.task_.none
+            return np.asarray(predictor.predict(rows)) if count_rows(rows) else self.task_.none
 
     def _predicted(self, method: str, rows: Any) -> NDArray[Any]:
         """Call a method of the predictor in use; errors about a value in a frame name its column."""
@@ -736,15 +746,16 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         plain |= {
             "found": to_plain(found.found) | {"kind": str(found.found.kind)},
             "backtest": to_plain(found.backtest),
+            "held_out": to_plain(self.held_out_),
         }
         if self._pair is not None:
-            plain |= {"held_out": to_plain(self.held_out_), "combination": to_plain(self.combination_)}
+            plain["combination"] = to_plain(self.combination_)
         return plain
 
     def verification_from_plain(self, plain: dict[str, Any]) -> None:
         """Undo ``verification_to_plain``."""
+        self.held_out_ = from_plain(HeldOut | None, plain["held_out"])
         if self._pair is not None:
-            self.held_out_ = from_plain(HeldOut | None, plain["held_out"])
             self.combination_ = from_plain(Combination, plain["combination"])
         backtest = from_plain(Backtest | None, plain["backtest"])
         self.verification_ = Verification(
@@ -848,15 +859,15 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         scales = None
         if self.standardize:
             scales = deviations_of_columns(Bounds.of(self.reference_).clipped(self.reference_), self.base_weight_)
-        trees = EstimatorRecipe(pair.trees, keeps_splits=self.refit == "auto")
+        trees = EstimatorRecipe(pair.trees, keeps_splits=self.refit == "auto", n_folds=_FOLDS_OF_PAIR)
         return PairRecipe(self._own_recipe(scales), trees, combination)
 
     def _combine(self, time_order: IntArray | None, combination: Combination | None) -> None:
         """Find out on held-out rows how the two predictors of "auto" are combined, unless that is known."""
-        pair = self._pair
+        pair, self.held_out_ = self._pair, None
         if pair is None:
             return
-        self.held_out_, self.combination_ = None, Combination() if combination is None else combination
+        self.combination_ = Combination() if combination is None else combination
         split = split_rows(self.task_.strata, time_order)
         if combination is not None or not split:
             return

@@ -180,7 +180,7 @@ class FitOptions:
         str,
         _of_model(
             metavar="auto|linear|boosting|forest|MODULE:NAME",
-            help="What predicts; auto compares linear and boosting. MODULE:NAME: your function that makes a "
+            help="What predicts; auto: linear and boosting together. MODULE:NAME: your function that makes a "
             "classifier.",
         ),
     ] = "auto"
@@ -198,6 +198,15 @@ class FitOptions:
     max_ratio: Annotated[float | None, _of_model(help="Upper bound of the ratios; 100.")] = None
     C: Annotated[float, _of_model("--C", help="Inverse regularization strength of linear.")] = 1.0
     alpha: Annotated[float, _of_model(help="Penalty of the linear regression of numbers.")] = 1.0
+    class_weight: Annotated[
+        str | None,
+        one_of(
+            "--class-weight",
+            "balanced",
+            help="Let rare classes weigh as much as frequent ones, in auto and linear.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None
     refit_budget: Annotated[
         float | None, _of_model(metavar="SHARE", help="Largest share of the time for refits of forest or MODULE:NAME.")
     ] = 0.2
@@ -233,7 +242,7 @@ class BacktestOptions:
     batch_size: Annotated[int, between("--batch-size", 1, _LARGEST_BATCH, help="Rows in a round of the replay.")] = 10
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="A picture of the replays, such as .png.")] = None
     estimator: Annotated[
-        str, _of_model(metavar="auto|linear|boosting|forest|MODULE:NAME", help="What predicts; auto: chosen as in fit.")
+        str, _of_model(metavar="auto|linear|boosting|forest|MODULE:NAME", help="What predicts; auto: as in fit.")
     ] = "auto"
     drop: _Drop = None
     categorical: _Categorical = None
