@@ -385,6 +385,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             if len(rows):
                 self._replace_state(with_labels(self.state_, rows), with_new_labels=True)
 
+    def forget_labels(self) -> None:
+        """Measure as if no label had come yet."""
+        with self.lock():
+            self._replace_state(replace(self.state_, late_labels=None), with_new_labels=True)
+
     def note_risk(self, number: int, risk: RiskEstimate) -> None:
         """Note the error that was estimated after a round, in the history, when other rounds have followed.
 
