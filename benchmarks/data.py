@@ -205,7 +205,6 @@ STREAMS = {
     "bike_sharing_hour": Stream("cnt", ("datetime",), has_numbers=True),
     "metro_traffic": Stream("traffic_volume", ("datetime",), has_numbers=True),
     "powersupply": Stream(),
-    "chicago_taxi_tips": Stream("big_tipper", ("trip_start", "tips")),
 }
 BLOCKS = "arabic_digits"
 _BLOCK_ROWS = 750
