@@ -354,10 +354,13 @@ class ReferenceParts:
     recipe: ErmRecipe
     has_numbers: bool
 
+    def rows(self, rows: IntArray) -> Any:
+        """Return some of the rows."""
+        return self.X[rows] if isinstance(self.X, np.ndarray) else _safe_indexing(self.X, rows)
+
     def fit(self, rows: IntArray) -> Any:
         """Fit on some rows, with the classes that they have; one class alone is predicted always."""
-        task = self.task.part(rows)
-        X = self.X[rows] if isinstance(self.X, np.ndarray) else _safe_indexing(self.X, rows)
+        task, X = self.task.part(rows), self.rows(rows)
         weights = self.weights[rows]
         weights = weights if weights.any() else np.ones(len(rows))
         if task.is_constant:
