@@ -23,7 +23,7 @@ from accous.diagnostics.risk import RiskEstimate, conformal_intervals, conformal
 from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError, ParameterError
 from accous.model.backtest import Backtest, TimeHalves, Verification, halves_of, time_order_of, verify, verify_again
-from accous.model.heldout import Combination, HeldOut, combine, held_out_of, split_rows
+from accous.model.heldout import FEWEST_ROWS_OF_TREES, Combination, HeldOut, combine, held_out_of, split_rows
 from accous.model.labels import is_before_joining, judge_late_rows, on_new_reference, rows_to_keep, with_labels
 from accous.model.pair import AUTO, LinearAndTrees, PairErm, PairOfClassifiers, PairRecipe, hold_out_both, make_trees
 from accous.model.predictors import (
@@ -734,14 +734,15 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """Return the order in time and the backtest, for files."""
         found = self.verification_
         plain = {"order": found.order, "backtest": to_plain(found.backtest), "unverified": found.unverified}
-        plain["held_out"] = to_plain(self.held_out_)
+        if self.held_out_ is not None:
+            plain["held_out"] = to_plain(self.held_out_)
         if self._pair is not None:
             plain["combination"] = to_plain(self.combination_)
         return plain
 
     def verification_from_plain(self, plain: dict[str, Any]) -> None:
         """Undo ``verification_to_plain``."""
-        self.held_out_ = from_plain(HeldOut | None, plain["held_out"])
+        self.held_out_ = from_plain(HeldOut | None, plain.get("held_out"))
         if self._pair is not None:
             self.combination_ = from_plain(Combination, plain["combination"])
         backtest = from_plain(Backtest | None, plain["backtest"])
@@ -852,10 +853,10 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         pair, self.held_out_ = self._pair, None
         if pair is None:
             return
-        self.combination_ = Combination() if combination is None else combination
+        self.combination_ = Combination(0.0) if combination is None else combination
         time_order = time_order_of(order, len(self.task_))
         split = split_rows(self.task_.strata, time_order)
-        if combination is not None or not split:
+        if combination is not None or len(self.task_) < FEWEST_ROWS_OF_TREES:
             return
         recipe = self._pair_recipe(pair, self.combination_)
         linear, trees = hold_out_both(recipe, self.reference_, self.task_, self.base_weight_, split)
@@ -882,9 +883,9 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     @property
     def _takes_missing(self) -> bool:
         """Whether missing numbers reach the predictor; the ratio then reads medians in their place."""
-        if self.estimator is None:
-            return False
-        return self._has_numbers or bool(get_tags(self.estimator).input_tags.allow_nan)
+        if self._has_numbers:
+            return self.estimator is not None
+        return hasattr(self.estimator, "__sklearn_tags__") and bool(get_tags(self.estimator).input_tags.allow_nan)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -1207,10 +1208,7 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.class_weight is not None and not self._has_numbers:
-            raise ParameterError("class_weight is for estimator=None and 'auto': set it on your estimator instead.")
-        is_known = self.class_weight in (None, "balanced") if not isinstance(self.class_weight, dict) else True
-        if not is_known:
+        if not isinstance(self.class_weight, dict) and self.class_weight not in (None, "balanced"):
             raise ParameterError(f"class_weight must be None, 'balanced' or a dict, got {self.class_weight!r}.")
 
     def _weights_of_classes(self) -> FloatArray:
