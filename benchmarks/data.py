@@ -200,9 +200,10 @@ STREAMS = {
     "bike_sharing_hour": Stream("cnt", ("datetime",), has_numbers=True),
     "metro_traffic": Stream("traffic_volume", ("datetime",), has_numbers=True),
     "powersupply": Stream(),
+    "chicago_taxi_tips": Stream("big_tipper", ("trip_start", "tips")),
 }
 NUMBER_STREAMS = tuple(name for name, stream in STREAMS.items() if stream.has_numbers)
-_DATES = {"arrival_date", "Date", "Flight_Date", "datetime", "sched_dep", "time"}
+_DATES = {"arrival_date", "Date", "Flight_Date", "datetime", "sched_dep", "time", "trip_start"}
 
 
 def read_stream(name: str, most_rows: int, *, as_numbers: bool = False) -> tuple[Any, NDArray[Any]]:

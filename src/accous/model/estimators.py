@@ -992,12 +992,14 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : classifier, optional
+    estimator : classifier or "auto", optional
         Any scikit-learn classifier whose ``fit`` takes ``sample_weight``, or a pipeline that ends in one. It receives
         data frames unconverted. None uses a built-in, warm-started logistic regression (two classes) or softmax
         regression, with the same optimum as ``make_pipeline(StandardScaler(), LogisticRegression(C=C))``. With more
         than 100 coefficients, only ``fit`` goes all the way to the optimum. The refit of a round takes a few steps
-        towards it, and more after a jump.
+        towards it, and more after a jump. ``"auto"`` predicts with that regression, on numbers clipped to the 0.1 to
+        99.9 % range of the reference, and with boosted trees together, weighted by their predictions for held-out rows;
+        numbers may be missing. With fewer than 500 rows it has no trees.
     ratio : ratio estimator, optional
         None uses ``OnlineDensityRatio()``.
     refit : {"auto", "always"} or int, default="auto"
@@ -1013,7 +1015,10 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         lie between refits (``rounds_between_refits_``, a power of two), whatever the clock says. Boosted trees need no
         limit: their refits take milliseconds.
     C : float, default=1.0
-        Inverse penalty of the built-in regression, at most 1e100. Do not set it together with ``estimator``.
+        Inverse penalty of the built-in regression, at most 1e100. Do not set it together with an ``estimator`` of yours.
+    class_weight : {"balanced"} or dict, optional
+        By what the base weights of the rows of each class are multiplied: so that all classes weigh the same, or by
+        the numbers given for the classes.
     standardize : bool, default=True
         Whether the penalty of the built-in regression acts on standardised columns: mean 0 and deviation 1 in the
         reference with its base weights, and constant columns unscaled. The coefficients of the fitted predictor are
@@ -1244,10 +1249,11 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : regressor, optional
+    estimator : regressor or "auto", optional
         Any scikit-learn regressor whose ``fit`` takes ``sample_weight``, or a pipeline that ends in one. It receives
         data frames unconverted. None uses a built-in ridge regression, with the same optimum as
-        ``make_pipeline(StandardScaler(), Ridge(alpha=alpha))``.
+        ``make_pipeline(StandardScaler(), Ridge(alpha=alpha))``. ``"auto"`` adds boosted trees, as in
+        `accous.AdaptiveClassifier`.
     ratio : ratio estimator, optional
         None uses ``OnlineDensityRatio()``.
     alpha : float, default=1.0
