@@ -23,7 +23,7 @@ from accous.diagnostics.risk import RiskEstimate, conformal_intervals, conformal
 from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError, ParameterError
 from accous.model.backtest import Backtest, TimeHalves, Verification, halves_of, order_of, verify, verify_again
-from accous.model.heldout import Combination, HeldOut, combine, held_out_of, split_rows
+from accous.model.heldout import FEWEST_ROWS_OF_TREES, Combination, HeldOut, combine, held_out_of, split_rows
 from accous.model.labels import is_before_joining, judge_late_rows, on_new_reference, rows_to_keep, with_labels
 from accous.model.order import Order, OrderKind
 from accous.model.pair import AUTO, LinearAndTrees, PairErm, PairOfClassifiers, PairRecipe, hold_out_both, make_trees
@@ -751,15 +751,16 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         plain |= {
             "found": to_plain(found.found) | {"kind": str(found.found.kind)},
             "backtest": to_plain(found.backtest),
-            "held_out": to_plain(self.held_out_),
         }
+        if self.held_out_ is not None:
+            plain["held_out"] = to_plain(self.held_out_)
         if self._pair is not None:
             plain["combination"] = to_plain(self.combination_)
         return plain
 
     def verification_from_plain(self, plain: dict[str, Any]) -> None:
         """Undo ``verification_to_plain``."""
-        self.held_out_ = from_plain(HeldOut | None, plain["held_out"])
+        self.held_out_ = from_plain(HeldOut | None, plain.get("held_out"))
         if self._pair is not None:
             self.combination_ = from_plain(Combination, plain["combination"])
         backtest = from_plain(Backtest | None, plain["backtest"])
@@ -872,9 +873,9 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         pair, self.held_out_ = self._pair, None
         if pair is None:
             return
-        self.combination_ = Combination() if combination is None else combination
+        self.combination_ = Combination(0.0) if combination is None else combination
         split = split_rows(self.task_.strata, time_order)
-        if combination is not None or not split:
+        if combination is not None or len(self.task_) < FEWEST_ROWS_OF_TREES:
             return
         recipe = self._pair_recipe(pair, self.combination_)
         linear, trees = hold_out_both(recipe, self.reference_, self.task_, self.base_weight_, split)
@@ -901,9 +902,9 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     @property
     def _takes_missing(self) -> bool:
         """Whether missing numbers reach the predictor; the ratio then reads medians in their place."""
-        if self.estimator is None:
-            return False
-        return self._has_numbers or bool(get_tags(self.estimator).input_tags.allow_nan)
+        if self._has_numbers:
+            return self.estimator is not None
+        return hasattr(self.estimator, "__sklearn_tags__") and bool(get_tags(self.estimator).input_tags.allow_nan)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -1010,12 +1011,14 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : classifier, optional
+    estimator : classifier or "auto", optional
         Any scikit-learn classifier whose ``fit`` takes ``sample_weight``, or a pipeline that ends in one. It receives
         data frames unconverted. None uses a built-in, warm-started logistic regression (two classes) or softmax
         regression, with the same optimum as ``make_pipeline(StandardScaler(), LogisticRegression(C=C))``. With more
         than 100 coefficients, only ``fit`` goes all the way to the optimum. The refit of a round takes a few steps
-        towards it, and more after a jump.
+        towards it, and more after a jump. ``"auto"`` predicts with that regression, on numbers clipped to the 0.1 to
+        99.9 % range of the reference, and with boosted trees together, weighted by their predictions for held-out rows;
+        numbers may be missing. With fewer than 500 rows it has no trees.
     ratio : ratio estimator, optional
         None uses ``OnlineDensityRatio()``.
     refit : {"auto", "always"} or int, default="auto"
@@ -1031,7 +1034,10 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         lie between refits (``rounds_between_refits_``, a power of two), whatever the clock says. Boosted trees need no
         limit: their refits take milliseconds.
     C : float, default=1.0
-        Inverse penalty of the built-in regression, at most 1e100. Do not set it together with ``estimator``.
+        Inverse penalty of the built-in regression, at most 1e100. Do not set it together with an ``estimator`` of yours.
+    class_weight : {"balanced"} or dict, optional
+        By what the base weights of the rows of each class are multiplied: so that all classes weigh the same, or by
+        the numbers given for the classes.
     standardize : bool, default=True
         Whether the penalty of the built-in regression acts on standardised columns: mean 0 and deviation 1 in the
         reference with its base weights, and constant columns unscaled. The coefficients of the fitted predictor are
@@ -1265,8 +1271,7 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        is_known = self.class_weight in (None, "balanced") if not isinstance(self.class_weight, dict) else True
-        if not is_known:
+        if not isinstance(self.class_weight, dict) and self.class_weight not in (None, "balanced"):
             raise ParameterError(f"class_weight must be None, 'balanced' or a dict, got {self.class_weight!r}.")
 
     def _weights_of_classes(self) -> FloatArray:
@@ -1302,10 +1307,11 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : regressor, optional
+    estimator : regressor or "auto", optional
         Any scikit-learn regressor whose ``fit`` takes ``sample_weight``, or a pipeline that ends in one. It receives
         data frames unconverted. None uses a built-in ridge regression, with the same optimum as
-        ``make_pipeline(StandardScaler(), Ridge(alpha=alpha))``.
+        ``make_pipeline(StandardScaler(), Ridge(alpha=alpha))``. ``"auto"`` adds boosted trees, as in
+        `accous.AdaptiveClassifier`.
     ratio : ratio estimator, optional
         None uses ``OnlineDensityRatio()``.
     alpha : float, default=1.0

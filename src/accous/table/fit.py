@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWa
 from accous.model.backtest import CUTS, Backtest, backtest
 from accous.model.estimators import AdaptiveClassifier, AdaptiveRegressor
 from accous.model.heldout import (
+    FEWEST_ROWS_OF_TREES,
     N_FOLDS,
     Combination,
     HeldOut,
@@ -453,13 +454,17 @@ class FitJob:
     @property
     def estimator(self) -> str:
         """Name of the predictor to fit."""
-        return LINEAR if self.options.estimator == AUTO and self.is_too_wide else self.options.estimator
+        return LINEAR if self.options.estimator == AUTO and self.why_linear else self.options.estimator
 
-    @property
-    def is_too_wide(self) -> bool:
-        """Whether there are too many features and classes for trees."""
+    @cached_property
+    def why_linear(self) -> str:
+        """Why ``auto`` is linear alone, in a sentence; empty if it is not."""
+        if len(self.reference.y) < FEWEST_ROWS_OF_TREES:
+            return f"The reference has fewer than {FEWEST_ROWS_OF_TREES} rows, too few for boosted trees beside it."
         n_classes = 1 if self.reference.task.kind == "regressor" else len(np.unique(self.reference.y))
-        return self.reference.X.shape[1] * n_classes > _MOST_FEATURES_OF_CLASSES
+        if self.reference.X.shape[1] * n_classes > _MOST_FEATURES_OF_CLASSES:
+            return "The reference has too many features and classes for boosted trees in reasonable time."
+        return ""
 
     def hold_out(self, on_progress: Callable[[float], None] = lambda _: None) -> None:
         """Predict held-out rows of the reference, once, and decide by them how predictors are combined.
@@ -586,8 +591,6 @@ class FitJob:
         for name, value in (("--C", options.C), ("--alpha", options.alpha)):
             if value != 1.0:
                 raise ParameterError(f"{name} is for --estimator {LINEAR}: leave it out with {options.estimator}.")
-        if options.class_weight is not None:
-            raise ParameterError(f"--class-weight is for --estimator {AUTO} and {LINEAR}, not {options.estimator}.")
         require_sample_weight(estimator, kind)
         if kind == "classifier" and not hasattr(estimator, "predict_proba"):
             raise ParameterError(

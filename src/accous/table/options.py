@@ -196,7 +196,7 @@ class FitOptions:
         one_of(
             "--class-weight",
             "balanced",
-            help="Let rare classes weigh as much as frequent ones, in auto and linear.",
+            help="Let rare classes weigh as much as frequent ones.",
             rich_help_panel=_MODEL,
         ),
     ] = None
