@@ -39,11 +39,13 @@ from accous.diagnostics.trust import Trust
 from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWarning
 from accous.model.backtest import Backtest
 from accous.model.estimators import AdaptiveEstimator
+from accous.model.order import Order, OrderKind
+from accous.model.pair import AUTO, LinearAndTrees, make_trees
 from accous.model.round import log_onsets
 from accous.model.snapshot import Snapshot
 from accous.model.watching import LOOK_DECAY, NO_ROWS, RecentRows, recent_from_plain, shares_of_parts
 from accous.parameters import did_you_mean, listed
-from accous.table.checks import RowOrder, TimeColumn, find_time_column, is_part_of_calendar, put_in_order, rises
+from accous.table.checks import TimeColumn, find_time_column, is_part_of_calendar, put_in_order, rises
 from accous.table.columns import (
     CATEGORIES,
     MISSING,
@@ -485,9 +487,9 @@ def times_in_order(table: pl.DataFrame, settings: dict[str, Any]) -> NDArray[np.
     if order["column"] not in table.columns:
         raise DataError(
             f"There is no column {order['column']!r}, by which the reference is in order of time: add it, or say "
-            "whether the rows are in order (order, or --ordered and --unordered)."
+            "whether the rows are in order (order, or --ordered and --no-ordered)."
         )
-    ordered = put_in_order(table, RowOrder("time", order["column"]))
+    ordered = put_in_order(table, Order(OrderKind.TIMES, column=order["column"]))
     if ordered.is_bad.any():
         row = int(np.flatnonzero(ordered.is_bad)[0])
         shown = str(table[order["column"]][row])
@@ -1212,8 +1214,8 @@ def make_estimator(name: str, *, kind: str, seed: int, blocks: tuple[Block, ...]
     Parameters
     ----------
     name : str
-        "linear", "boosting", "forest", or MODULE:NAME, a function without arguments that returns a scikit-learn
-        estimator.
+        "auto" (linear and boosting together), "linear", "boosting", "forest", or MODULE:NAME, a function without
+        arguments that returns a scikit-learn estimator.
     kind : {"classifier", "regressor"}
     seed : int
         For every ``random_state``; those that a function of the user's has set are kept.
@@ -1228,6 +1230,8 @@ def make_estimator(name: str, *, kind: str, seed: int, blocks: tuple[Block, ...]
     """
     if is_own_code(name):
         return _seeded(_import_factory(name)(), seed)
+    if name == AUTO:
+        return LinearAndTrees(_on_plain_columns(blocks, lambda categories: make_trees(kind, seed, categories)))
     if name not in NAMES:
         raise ParameterError(
             f"--estimator must be one of auto, {', '.join(NAMES)} or MODULE:NAME, got {name!r}"
@@ -1236,7 +1240,11 @@ def make_estimator(name: str, *, kind: str, seed: int, blocks: tuple[Block, ...]
     if name == LINEAR:
         return None
     cls = getattr(import_module("sklearn.ensemble"), _CLASSES[kind, name])
-    return _make_boosting(cls, seed, blocks) if name == BOOSTING else cls(**_FOREST, random_state=seed)
+    if name == FOREST:
+        return cls(**_FOREST, random_state=seed)
+    return _on_plain_columns(
+        blocks, lambda categories: cls(**_BOOSTING, categorical_features=categories, random_state=seed)
+    )
 
 
 def is_own_code(name: str) -> bool:
@@ -1244,12 +1252,12 @@ def is_own_code(name: str) -> bool:
     return ":" in name
 
 
-def _make_boosting(cls: type[Any], seed: int, blocks: tuple[Block, ...]) -> Any:
+def _on_plain_columns(blocks: tuple[Block, ...], make_trees: Callable[[list[bool] | None], Any]) -> Any:
+    """Return trees that read categories and missing values as such; they are made for the columns that hold codes."""
     from sklearn.pipeline import make_pipeline
 
     categories = is_category(blocks)
-    boosting = cls(**_BOOSTING, categorical_features=categories if any(categories) else None, random_state=seed)
-    return make_pipeline(PlainColumns(blocks), boosting)
+    return make_pipeline(PlainColumns(blocks), make_trees(categories if any(categories) else None))
 
 
 def _seeded(estimator: Any, seed: int) -> Any:

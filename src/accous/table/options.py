@@ -106,7 +106,9 @@ _KeepAsFeature = Annotated[
 _Time = Annotated[str | None, _of_table(metavar="COL", help="Sort the rows by this column of dates or numbers.")]
 _Ordered = Annotated[
     bool | None,
-    _of_table("--ordered/--unordered", help="The rows already are in order of time, or have none.", show_default=False),
+    _of_table(
+        "--ordered/--no-ordered", help="The rows are in order of time, or are not. Default: found.", show_default=False
+    ),
 ]
 _Format = Annotated[
     str | None, _of_table(metavar="NAME", help="Format of the table (csv, jsonl, ...), if its name does not tell it.")
@@ -171,7 +173,7 @@ class FitOptions:
         str,
         _of_model(
             metavar="auto|linear|boosting|forest|MODULE:NAME",
-            help="What predicts; auto compares linear and boosting. MODULE:NAME: your function that makes a "
+            help="What predicts; auto: linear and boosting together. MODULE:NAME: your function that makes a "
             "classifier.",
         ),
     ] = "auto"
@@ -189,18 +191,27 @@ class FitOptions:
     max_ratio: Annotated[float | None, _of_model(help="Upper bound of the ratios; 100.")] = None
     C: Annotated[float, _of_model("--C", help="Inverse regularization strength of linear.")] = 1.0
     alpha: Annotated[float, _of_model(help="Penalty of the linear regression of numbers.")] = 1.0
+    class_weight: Annotated[
+        str | None,
+        one_of(
+            "--class-weight",
+            "balanced",
+            help="Let rare classes weigh as much as frequent ones, in auto and linear.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None
     refit_budget: Annotated[
         float | None, _of_model(metavar="SHARE", help="Largest share of the time for refits of forest or MODULE:NAME.")
     ] = 0.2
-    caution: Annotated[
+    adaptation: Annotated[
         str,
         one_of(
-            "--caution",
-            "high|normal|low",
-            help="How much evidence adaptation needs: high needs a backtest, low only that it is not clearly worse.",
+            "--adaptation",
+            "auto|always|never",
+            help="Predict with the adapted model where that is supported, always, or never.",
             rich_help_panel=_MODEL,
         ),
-    ] = "normal"
+    ] = "auto"
     seed: Annotated[int, between("--seed", 0, LARGEST_SEED, help="Random seed.", rich_help_panel=_MODEL)] = 0
     format: _Format = None
     encoding: _Encoding = None
@@ -224,7 +235,7 @@ class BacktestOptions:
     batch_size: Annotated[int, between("--batch-size", 1, _LARGEST_BATCH, help="Rows in a round of the replay.")] = 10
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="A picture of the replays, such as .png.")] = None
     estimator: Annotated[
-        str, _of_model(metavar="auto|linear|boosting|forest|MODULE:NAME", help="What predicts; auto: chosen as in fit.")
+        str, _of_model(metavar="auto|linear|boosting|forest|MODULE:NAME", help="What predicts; auto: as in fit.")
     ] = "auto"
     drop: _Drop = None
     categorical: _Categorical = None
