@@ -154,7 +154,7 @@ def test_labels_count_once_also_if_the_command_is_killed(forks, tmp_path, n_kill
     run_well(forks, tmp_path, ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--key", "id"])
     shutil.copytree(tmp_path / "model", tmp_path / "fresh")
     commands = [["first.csv"], ["wrong.csv"], ["--undo"], ["right.csv"]]
-    chance, found, n_killed = random.Random(n_kills), [], 0
+    chance, found, n_killed, seconds = random.Random(n_kills), [], 0, 0.0
     for kills in (0, n_kills):
         shutil.rmtree(tmp_path / "model")
         shutil.copytree(tmp_path / "fresh", tmp_path / "model")
