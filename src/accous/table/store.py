@@ -84,6 +84,8 @@ def _plainly(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if "locked" in str(error):
             raise LockedError(f"{path} is in use by another process: run the command again.") from None
+        if "full" in str(error):
+            raise CheckpointError(f"Cannot write to {path} ({error}): free some space.") from None
         if "readonly" in str(error) or "unable to open" in str(error):
             raise CheckpointError(f"Cannot write to {path} ({error}): change its permissions.") from None
         raise CheckpointError(f"{path} cannot be used ({error}): {_ADVICE}.") from None
@@ -476,7 +478,9 @@ class Store:
     @contextmanager
     def _given(self, labels: pl.DataFrame, *, is_number: bool) -> Iterator[None]:
         """Hold labels in a table of this connection alone."""
-        pairs = labels.select("place", "label", number=pl.col("place").cast(pl.Int64, strict=False))
+        number = pl.col("place").cast(pl.Float64, strict=False)  # 7.0 is line 7: other programs write gaps so
+        number = pl.when(number % 1.0 == 0.0).then(number).cast(pl.Int64, strict=False)
+        pairs = labels.select("place", "label", number=number)
         pairs = pairs.drop_nulls("number") if is_number else pairs
         self._run("CREATE TEMP TABLE given (place TEXT, label TEXT, number INTEGER)")
         try:
