@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections import Counter, deque
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,6 +136,11 @@ class Executor:
         content = prediction_content(table_model, played, parsed, origin=f"s{number}", salt=self._reader.salt)
         sets = prediction_sets(copy(table_model.model), parsed) if record.learns_first else sets
         return json_result(content if sets is None else content | {"sets": sets})
+
+    def close(self) -> None:
+        """Forget what is old in the store, and close it: nothing more is carried out."""
+        with self._store, suppress(AccousError):  # what is old can wait
+            self._store.prune()
 
     # --- late labels ---
 
@@ -436,6 +442,7 @@ class Learner:
             if self._is_save_due():
                 self.save()
         self.save(is_last=True)
+        self._executor.close()
 
     def _take(self) -> list[Pending] | None:
         """Return the batches that are pending; none if it is time to look around, None at the end."""
