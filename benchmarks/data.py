@@ -205,9 +205,9 @@ STREAMS = {
     "bike_sharing_hour": Stream("cnt", ("datetime",), has_numbers=True),
     "metro_traffic": Stream("traffic_volume", ("datetime",), has_numbers=True),
     "powersupply": Stream(),
-    "chicago_taxi_tips": Stream("big_tipper", ("trip_start", "tips")),
 }
 BLOCKS = "arabic_digits"
+_MIXED_ROWS, _ROWS_IN_TURN = 2_500, 750
 _BLOCK_ROWS = 750
 NUMBER_STREAMS = tuple(name for name, stream in STREAMS.items() if stream.has_numbers)
 _DATES = {"arrival_date", "Date", "Flight_Date", "datetime", "sched_dep", "time", "trip_start"}
