@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accous.arrays import from_plain, to_plain
-from accous.diagnostics.alarm import Alarm, start_alarm
+from accous.diagnostics.alarm import Alarm, limit_of, losses_of, start_alarm
+from accous.diagnostics.metrics import decide, read_metric
+from accous.diagnostics.performance import ClassCalibration, NumberCalibration, Predictions, windows_of
 
 
 def follow(alarm, rates, batch, rng, weight=None):
@@ -80,3 +82,29 @@ def test_empty_rounds_and_extreme_limits():
     assert start_alarm(0.0).limit == 0.01
     assert start_alarm(1.5).limit == 0.99
     assert np.isfinite(start_alarm(0.0).watch(np.ones(10_000)).wealth)
+
+
+@pytest.mark.parametrize("name", ["error", "brier", "log_loss", "cost", "f1"])
+def test_losses_of_classes_lie_between_0_and_1_and_are_expected_as_they_come(name):
+    rng = np.random.default_rng(0)
+    p = rng.random(2000)
+    probabilities, y = np.column_stack((1 - p, p)), (rng.random(2000) < p).astype(np.int64)
+    made = Predictions(decide(probabilities), probabilities)
+    calibration = ClassCalibration.fit(made, y, windows_of(2000))
+    metric = read_metric(name, [0, 1], costs=np.array([[-1.0, 4.0], [9.0, 0.0]]))
+    losses, guesses = losses_of(metric, calibration, made, y), losses_of(metric, calibration, made)
+    for each in (losses, guesses):
+        assert each.min() >= 0.0
+        assert each.max() <= 1.0
+    assert guesses.mean() == pytest.approx(losses.mean(), abs=0.02)
+    assert limit_of(metric, calibration) == pytest.approx(losses.mean() + max(0.05, 0.2 * losses.mean()))
+
+
+def test_losses_of_numbers_are_shares_of_four_mean_absolute_errors():
+    rng = np.random.default_rng(0)
+    made, y = Predictions(rng.normal(size=1000)), rng.normal(size=1000)
+    calibration, metric = NumberCalibration.fit(made, y, windows_of(1000)), read_metric("bias", None)
+    losses = losses_of(metric, calibration, made, y)
+    assert losses.mean() == pytest.approx(0.25, abs=0.01)
+    assert losses_of(metric, calibration, made).mean() == pytest.approx(losses.mean())
+    assert limit_of(metric, calibration) == pytest.approx(1.2 * losses.mean())

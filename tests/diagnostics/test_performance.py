@@ -92,7 +92,7 @@ def test_calibration_survives_a_file():
 @pytest.mark.parametrize("metric", [ERROR, AUC, F1], ids=lambda each: each.name)
 @pytest.mark.parametrize("shift", [0.0, 1.0])
 def test_expected_values_follow_inputs_and_their_intervals_hold_the_truth(metric, shift):
-    covered, n_times = 0, 100
+    covered, n_times = 0, 50
     for seed in range(n_times):
         calibration = calibration_of(seed, n=600)
         made, y = draw(np.random.default_rng([seed, 1]), 500, shift)
@@ -107,7 +107,7 @@ def test_expected_values_follow_inputs_and_their_intervals_hold_the_truth(metric
 @pytest.mark.parametrize("confidence", [2.0, -1.0])
 def test_labels_confirm_whatever_was_expected(metric, confidence):
     """Where labels no longer follow from inputs as they did, the interval holds the truth as often."""
-    calibration, covered, n_times = calibration_of(), 0, 100
+    calibration, covered, n_times = calibration_of(), 0, 60
     for seed in range(n_times):
         rng = np.random.default_rng([seed, 2])
         made, y = draw(rng, 1000)
@@ -204,7 +204,7 @@ def test_a_metric_without_positive_labels_falls_back_to_what_is_expected():
 )
 @pytest.mark.parametrize("shift", [0.0, 1.0])
 def test_numbers_are_expected_and_confirmed(name, shift):
-    metric, n_times, held, confirmed_held = read_metric(name, None), 60, 0, 0
+    metric, n_times, held, confirmed_held = read_metric(name, None), 40, 0, 0
     for seed in range(n_times):
         rng = np.random.default_rng([seed, 8])
         reference, y = numbers(rng, 1500)

@@ -10,14 +10,22 @@ the k-th; the fractions g are fixed and share the money evenly. The sum of all s
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
+from accous.diagnostics.metrics import Metric, one_hot
+from accous.diagnostics.performance import Calibration, NumberCalibration, Predictions
 
 ALPHA = 0.05
 _FRACTIONS = (0.05, 0.1, 0.2, 0.4, 0.8)  # of 1 / m, the largest with which no stake becomes negative
 _LARGEST = 1e100
+_ERRORS_IN_ONE = 4.0  # a residual of so many mean absolute errors at fit, or more, is a loss of 1
+_POINTS, _SHARE_OF_LOSS = 0.05, 0.2
+
+# --- The process
 
 
 @dataclass(frozen=True)
@@ -94,3 +102,41 @@ class Alarm:
 def start_alarm(limit: float, alpha: float = ALPHA) -> Alarm:
     """Return the process before the first round; the limit is kept away from 0 and 1."""
     return Alarm(float(np.clip(limit, 0.01, 0.99)), 0, tuple(0.5 for _ in _FRACTIONS), alpha=alpha)
+
+
+# --- Losses in [0, 1]
+
+
+def losses_of(metric: Metric, calibration: Calibration, made: Predictions, y: NDArray[Any] | None = None) -> FloatArray:
+    """Return the loss of each row in [0, 1]; without labels, what held-out rows make expect.
+
+    Of classes it is the metric's own where that is a mean over rows with bounded losses (error, Brier score, cost), the
+    Brier score in place of log loss, and the error for metrics that count or rank. Of numbers it is the absolute
+    residual as a share of four mean absolute errors at fit.
+    """
+    if isinstance(calibration, NumberCalibration):
+        largest = max(_ERRORS_IN_ONE * float(np.abs(calibration.residuals).mean()), np.finfo(np.float64).tiny)
+        if y is not None:
+            return np.minimum(1.0, np.abs(made.predicted - y) / largest)
+        return calibration.mean_by_bin(np.minimum(1.0, np.abs(calibration.residuals) / largest), made)
+    assert made.probabilities is not None
+    mass = calibration.calibrated(made.probabilities) if y is None else one_hot(y, made.probabilities.shape[1])
+    return (mass * _bounded(metric, made.predicted, made.probabilities)).sum(axis=1)
+
+
+def limit_of(metric: Metric, calibration: Calibration) -> float:
+    """Return the mean loss at fit and what is tolerated above it: 5 points of classes, and a fifth at least."""
+    before = float(losses_of(metric, calibration, calibration.held_out, calibration.y).mean())
+    least = 0.0 if isinstance(calibration, NumberCalibration) else _POINTS
+    return before + max(least, _SHARE_OF_LOSS * before)
+
+
+def _bounded(metric: Metric, predicted: NDArray[Any], probabilities: FloatArray) -> FloatArray:
+    """Return the loss of each row for each class as the true one."""
+    n_classes = probabilities.shape[1]
+    if metric.kind in ("brier", "log_loss"):
+        return 0.5 * (np.square(probabilities).sum(axis=1, keepdims=True) - 2.0 * probabilities + 1.0)
+    if metric.costs is not None:
+        span = float(np.ptp(metric.costs))
+        return (metric.costs.T[predicted] - metric.costs.min()) / (span if span > 0.0 else 1.0)
+    return 1.0 - one_hot(predicted, n_classes)

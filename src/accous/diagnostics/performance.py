@@ -250,6 +250,12 @@ class NumberCalibration:
         """Return the bin of each row."""
         return np.searchsorted(self.edges, made.predicted, side="right").astype(np.int64)
 
+    def mean_by_bin(self, values: FloatArray, made: Predictions) -> FloatArray:
+        """Return for each row the mean of something over held-out rows of its bin."""
+        n_bins = len(self.edges) + 1
+        total = np.maximum(np.bincount(self.bins, self.weights, n_bins), 1e-300)
+        return np.asarray((np.bincount(self.bins, self.weights * values, n_bins) / total)[self.bin_of(made)])
+
     def spread(self, made: Predictions, weight: FloatArray, without: int | None = None) -> FloatArray:
         """Return the mass that rows of these weights put on each held-out residual."""
         own = self.weights if without is None else self.weights * (self.window != without)
@@ -378,15 +384,10 @@ class _JoinedNumbers:
         return self._with_mass(0.5 * self.calibration.expected_rows(self.recent).mass, 0.5 * weight)
 
     def influences(self, slopes: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        calibration, n_held_out = self.calibration, len(self.calibration.y)
-        n_bins = len(calibration.edges) + 1
-        total = np.maximum(np.bincount(calibration.bins, calibration.weights, n_bins), 1e-300)
-        by_bin = np.bincount(calibration.bins, calibration.weights * slopes[:n_held_out], n_bins) / total
-        return (
-            slopes[n_held_out:],
-            by_bin[calibration.bin_of(self.labels.made)],
-            by_bin[calibration.bin_of(self.recent)],
-        )
+        of_held_out, of_labels = np.split(slopes, [len(self.calibration.y)])
+        rows = (self.labels.made, self.recent)
+        of_labelled, of_recent = (self.calibration.mean_by_bin(of_held_out, each) for each in rows)
+        return of_labels, of_labelled, of_recent
 
     def _with_mass(self, of_held_out: FloatArray, of_labelled: FloatArray) -> NumberRows:
         own = np.asarray(self.labels.made.predicted - self.labels.y, dtype=np.float64)
