@@ -48,7 +48,7 @@ __all__ = [
 _BLUE, _SKY, _ORANGE, _RED, _GREEN, _PINK = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#009E73", "#CC79A7"
 _LINES: dict[str, dict[str, Any]] = {
     OURS: {"color": _BLUE, "linewidth": 2.4, "zorder": 5},
-    "Accous (ensemble only)": {"color": _SKY, "linewidth": 2.0, "linestyle": (0, (5, 1)), "zorder": 5},
+    "Accous (paper)": {"color": _SKY, "linewidth": 2.0, "linestyle": (0, (5, 1)), "zorder": 5},
     "Accous (literal)": {"color": _BLUE, "linewidth": 1.4, "linestyle": (0, (2, 1)), "zorder": 5},
     "KMM (no ridge)": {"color": _GREEN, "linewidth": 1.0, "linestyle": (0, (3, 1, 1, 1))},
     "LR (Newton step)": {"color": _PINK, "linewidth": 1.0, "linestyle": (0, (1, 1))},
@@ -65,7 +65,7 @@ _LINES: dict[str, dict[str, Any]] = {
 _OTHER = {"color": "#777777", "linewidth": 1.0}
 _MARKERS = {
     OURS: "o",
-    "Accous (ensemble only)": "s",
+    "Accous (paper)": "s",
     "Accous (literal)": "h",
     "OLRE": "^",
     "DANN": "v",
