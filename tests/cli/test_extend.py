@@ -26,7 +26,7 @@ def _base(tmp_path_factory):
     stream.write_csv(folder / "stream.csv")
     stream[:200].write_csv(folder / "first.csv")
     fit_model(folder, reference, "--drop", "id", "--time", "day", name="ordered")
-    fit_model(folder, reference, "--drop", "id", "--unordered", name="unordered")
+    fit_model(folder, reference, "--drop", "id", "--no-ordered", name="unordered")
     options = ["--drop", "id", "--time", "day", "--task", "regression", "--estimator", "linear"]
     fit_model(folder, reference, *options, label="x3", name="numbers")
     adapt = ["adapt", str(folder / "ordered"), str(folder / "first.csv"), "-o", str(folder / "predictions.csv")]
@@ -197,7 +197,7 @@ def test_categories_that_joined_are_still_unknown_to_the_model(capsys):
 
 def test_the_replay_is_that_of_the_new_reference_or_goes_without_an_order(tmp_path, capsys):
     assert extend(capsys, stream()[:200])["backtest"] == load_table_model(Path("model")).backtest_.summary()
-    for options, n_joined in ([], 200), (["--unordered"], 250):
+    for options, n_joined in ([], 200), (["--no-ordered"], 250):
         if options:
             extend(capsys, stream()[200:250], *options)
         assert main(["inspect", "model", "--json"]) == 0

@@ -54,8 +54,7 @@ FAR_FROM_DEFAULTS = AdaptiveClassifier(
     refit_budget=0.5,
     C=0.2,
     standardize=False,
-    fallback="none",
-    caution="high",
+    adaptation="always",
     random_state=5,
 )
 

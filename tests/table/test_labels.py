@@ -20,7 +20,7 @@ def folders(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     reference, stream = make_tables()
     stream.write_csv(folder / "stream.csv")
-    for name, option in (("ordered", "--time=day"), ("unordered", "--unordered")):
+    for name, option in (("ordered", "--time=day"), ("unordered", "--no-ordered")):
         fit_model(folder, reference, "--drop", "id", option, name=name)
         accous.save(play(accous.load(folder / name), stream), folder / f"{name} played")
     return folder

@@ -141,7 +141,7 @@ def _who_predicts(job: AdaptJob, numbers: dict[str, Any]) -> str:
     from accous.model.watching import MAX_ROUNDS
 
     state = job.table_model.model.state_
-    if state.fallback.veto.is_held:
+    if state.safeguards.veto.is_held:
         n_rounds = min(numbers["rounds"], MAX_ROUNDS)  # the log keeps no more
         share = state.rounds.share_adapted(n_rounds) if n_rounds else 0.0
         other = _share_adapted(share, n_rounds, numbers["rounds"])

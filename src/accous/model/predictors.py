@@ -515,12 +515,29 @@ class WeightedErm(Protocol):
         Whether later fits depend on the first one, which is then the one with the base weights.
     """
 
-    refit_distance: ClassVar[float]
-    limits_blas: ClassVar[bool]
-    refits_between_checks: ClassVar[int]
-    is_quick_to_cross_fit: bool
-    is_slow_to_cross_fit: ClassVar[bool]
-    keeps_first_fit: ClassVar[bool]
+    @property
+    def refit_distance(self) -> float:
+        """How far weights may move before a refit."""
+
+    @property
+    def limits_blas(self) -> bool:
+        """Whether ``fit`` limits BLAS itself."""
+
+    @property
+    def refits_between_checks(self) -> int:
+        """Refits between two comparisons."""
+
+    @property
+    def is_quick_to_cross_fit(self) -> bool:
+        """Whether leaving rows out is quick."""
+
+    @property
+    def is_slow_to_cross_fit(self) -> bool:
+        """Whether leaving rows out is slow."""
+
+    @property
+    def keeps_first_fit(self) -> bool:
+        """Whether later fits depend on the first."""
 
     @property
     def n_coefs(self) -> int:

@@ -39,11 +39,12 @@ from accous.diagnostics.trust import Trust
 from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWarning
 from accous.model.backtest import Backtest
 from accous.model.estimators import AdaptiveEstimator
+from accous.model.order import Order, OrderKind
 from accous.model.round import log_onsets
 from accous.model.snapshot import Snapshot
 from accous.model.watching import LOOK_DECAY, NO_ROWS, RecentRows, recent_from_plain, shares_of_parts
 from accous.parameters import did_you_mean, listed
-from accous.table.checks import RowOrder, TimeColumn, find_time_column, is_part_of_calendar, put_in_order, rises
+from accous.table.checks import TimeColumn, find_time_column, is_part_of_calendar, put_in_order, rises
 from accous.table.columns import (
     CATEGORIES,
     MISSING,
@@ -497,9 +498,9 @@ def times_in_order(table: pl.DataFrame, settings: dict[str, Any]) -> NDArray[np.
     if order["column"] not in table.columns:
         raise DataError(
             f"There is no column {order['column']!r}, by which the reference is in order of time: add it, or say "
-            "whether the rows are in order (order, or --ordered and --unordered)."
+            "whether the rows are in order (order, or --ordered and --no-ordered)."
         )
-    ordered = put_in_order(table, RowOrder("time", order["column"]))
+    ordered = put_in_order(table, Order(OrderKind.TIMES, column=order["column"]))
     if ordered.is_bad.any():
         row = int(np.flatnonzero(ordered.is_bad)[0])
         shown = str(table[order["column"]][row])

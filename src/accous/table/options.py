@@ -106,7 +106,9 @@ _KeepAsFeature = Annotated[
 _Time = Annotated[str | None, _of_table(metavar="COL", help="Sort the rows by this column of dates or numbers.")]
 _Ordered = Annotated[
     bool | None,
-    _of_table("--ordered/--unordered", help="The rows already are in order of time, or have none.", show_default=False),
+    _of_table(
+        "--ordered/--no-ordered", help="The rows are in order of time, or are not. Default: found.", show_default=False
+    ),
 ]
 _Format = Annotated[
     str | None, _of_table(metavar="NAME", help="Format of the table (csv, jsonl, ...), if its name does not tell it.")
@@ -199,15 +201,15 @@ class FitOptions:
     refit_budget: Annotated[
         float | None, _of_model(metavar="SHARE", help="Largest share of the time for refits of forest or MODULE:NAME.")
     ] = 0.2
-    caution: Annotated[
+    adaptation: Annotated[
         str,
         one_of(
-            "--caution",
-            "high|normal|low",
-            help="How much evidence adaptation needs: high needs a backtest, low only that it is not clearly worse.",
+            "--adaptation",
+            "auto|always|never",
+            help="Predict with the adapted model where that is supported, always, or never.",
             rich_help_panel=_MODEL,
         ),
-    ] = "normal"
+    ] = "auto"
     seed: Annotated[int, between("--seed", 0, LARGEST_SEED, help="Random seed.", rich_help_panel=_MODEL)] = 0
     format: _Format = None
     encoding: _Encoding = None
