@@ -186,11 +186,11 @@ class LAME(FrozenClassifier):
 class DoubleWeighting(FrozenClassifier):
     r"""Double weighting of one batch (Segovia-Martín and others, ICML 2023 and TMLR 2025): DW-KMM, then a minimax fit.
 
-    Weights :math:`\beta \ge 0` of the reference rows and :math:`\alpha` of the batch rows minimise the distance of the two
+    Weights :math:`\beta \ge 0` of the reference rows and :math:`\alpha` of the batch rows minimise the distance of both
     weighted means in the space of a Gaussian kernel, with :math:`0 \le \alpha_i \le 1` and
-    :math:`\|\alpha - 1\| \le (1 - 1/\sqrt D) \sqrt{N_t}`. With :math:`\tau = \operatorname{mean}_{S_0} \beta \phi(x, y)`
-    and the smallest confidence :math:`\lambda` that some labels of the batch agree with, the minimax risk classifier for
-    the logarithmic loss minimises
+    :math:`\|\alpha - 1\| \le (1 - 1/\sqrt D) \sqrt{N_t}`. With
+    :math:`\tau = \operatorname{mean}_{S_0} \beta \phi(x, y)` and the smallest confidence :math:`\lambda` that labels
+    of the batch agree with, the minimax risk classifier for the logarithmic loss minimises
 
     .. math:: -\tau \cdot \mu + \operatorname*{mean}_{S_t} \log \sum_y \exp(\alpha \phi(x, y) \cdot \mu)
         + \lambda \cdot |\mu| .
