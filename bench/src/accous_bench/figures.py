@@ -39,7 +39,7 @@ from accous_bench.tables import dataset_title, file_name
 
 __all__ = [
     "SETTINGS", "Drawing", "Figure", "draw_figures", "drawing", "line_style", "marker_style", "new_figure",
-    "since_switch", "tidy",
+    "possible_figures", "since_switch", "tidy",
 ]  # fmt: skip
 
 # --- style ---
@@ -493,15 +493,17 @@ _Made = Iterator[tuple[str, str, Callable[[], MplFigure]]]
 
 def draw_figures(aggregates: Aggregates) -> list[Figure]:
     """Draw every figure that the aggregates have data for."""
+    return [Figure(name, caption, *drawing(draw, name)) for name, caption, draw in possible_figures(aggregates)]
+
+
+def possible_figures(aggregates: Aggregates) -> _Made:
+    """Yield every figure that the aggregates have data for: its name, its caption, and how to draw it."""
     for_tables, for_regret = split_regret(aggregates.outcomes)
-    made = (
-        *_comparisons(make_panels(for_tables)),
-        *_drift(aggregates.curves),
-        *_weights(aggregates.weight_maps),
-        *_switches(aggregates.curves),
-        *_regret(for_regret),
-    )
-    return [Figure(name, caption, *drawing(draw, name)) for name, caption, draw in made]
+    yield from _comparisons(make_panels(for_tables))
+    yield from _drift(aggregates.curves)
+    yield from _weights(aggregates.weight_maps)
+    yield from _switches(aggregates.curves)
+    yield from _regret(for_regret)
 
 
 def _comparisons(panels: list[Panel]) -> _Made:
