@@ -46,8 +46,6 @@ def backtest(options: BacktestOptions) -> int:
     say(remarks, *(remark.text for remark in job.remarks if remark.kind == "repeated"))
     compile_with_notice(remarks)
     job.require_order()
-    with remarks.status("Comparing predictors on the reference"):
-        job.choose_estimator()
     with ProgressBar(remarks, "Replaying") as bar:
         found = job.backtest(options.batch_size, bar.show)
     if options.as_json:

@@ -293,12 +293,16 @@ def _replay(model: Any, history: _History, first: int, batch_size: int) -> Itera
     stops = [*range(first + block, n_rows - block // 2, block), n_rows]
     start = first
     for stop in stops:
-        losses = np.zeros(stop - start)
+        predicted: list[NDArray[Any]] = []
+        waiting = start  # rows from here on are predicted together, because trees take as long for ten as for hundreds
         for begin in range(start, stop, batch_size):
             end = min(begin + batch_size, stop)
-            rows = history.rows(begin, end)
-            losses[begin - start : end - start] = part.losses_on(y[begin:end], part.predict(rows))
-            part.adapt(rows)
+            before = part.estimator_
+            part.adapt(history.rows(begin, end))
+            if end == stop or part.estimator_ is not before:
+                predicted.append(part.predict_by(before, history.rows(waiting, end)))
+                waiting = end
+        losses = part.losses_on(y[start:stop], np.concatenate(predicted))
         yield _look(part, history, (start, stop), losses), part.fixed_.scale
         start = stop
 

@@ -23,7 +23,15 @@ from accous.diagnostics.coverage import (
 )
 from accous.exceptions import DataError
 from accous.model.order import Order, OrderKind
-from accous.table.columns import CategoryColumn, Choices, DateColumn, LeftOutColumn, NumberColumn, date_form
+from accous.table.columns import (
+    FREE_TEXT,
+    CategoryColumn,
+    Choices,
+    DateColumn,
+    LeftOutColumn,
+    NumberColumn,
+    date_form,
+)
 from accous.table.readers import is_usable, texts_to_times, to_numbers, to_texts, to_times
 from accous.text import count
 
@@ -197,7 +205,7 @@ class Remark:
     ----------
     kind : str
         ``"id"``, ``"counter"``, ``"time"``, ``"sorted"``, ``"label"``, ``"class"``, ``"order"``, ``"calendar"``,
-        ``"span"``, ``"repeated"`` or ``"code"``.
+        ``"span"``, ``"repeated"``, ``"text"`` or ``"code"``.
     column : str, optional
     text : str
         One sentence.
@@ -246,12 +254,15 @@ def leave_out_traps(frame: pl.DataFrame, choices: Choices, *, has_order: bool | 
 
 
 def remarks_on_texts(frame: pl.DataFrame, plans: tuple[Any, ...]) -> list[Remark]:
-    """Return a remark on each column of texts that was left out because they are different in every row."""
+    """Return a remark on each column of texts that was left out: sentences, and ids that differ in every row."""
     remarks = []
     for plan in plans:
         if frame.height < _FEWEST_ROWS or not isinstance(plan, LeftOutColumn) or frame[plan.name].dtype != pl.String:
             continue
-        if "different values" in plan.reason and to_texts(frame[plan.name]).n_unique() == frame.height:
+        if plan.reason.startswith(FREE_TEXT):
+            text = f"Column {plan.name!r} is left out as {plan.reason}. Embeddings of it in other columns can be used."
+            remarks.append(Remark("text", plan.name, text))
+        elif "different values" in plan.reason and to_texts(frame[plan.name]).n_unique() == frame.height:
             text = f"Column {plan.name!r} is left out: an id, its text is different in every row."
             remarks.append(Remark("id", plan.name, text))
     return remarks
