@@ -87,7 +87,7 @@ def test_the_model_loads_in_python_too_with_whole_numbers_as_labels():
 def test_every_ratio_can_be_chosen(name, capsys):
     classes = {"accous": "OnlineDensityRatio", "olre": "SingleLearnerRatio", "none": "NoShift", "lr": "LogisticRatio"}
     assert main([*FIT, "--ratio", name, "--unordered", "--quiet"]) == 0
-    assert type(accous.load("model").model.ratio).__name__ == classes.get(name, name.upper())
+    assert type(accous.load("model").model.ratio_).__name__ == classes.get(name, name.upper())
 
 
 def test_options_reach_the_model():

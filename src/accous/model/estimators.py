@@ -1015,7 +1015,7 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         lie between refits (``rounds_between_refits_``, a power of two), whatever the clock says. Boosted trees need no
         limit: their refits take milliseconds.
     C : float, default=1.0
-        Inverse penalty of the built-in regression, at most 1e100. Do not set it together with an ``estimator`` of yours.
+        Inverse penalty of the built-in regression, at most 1e100. Do not set it with an ``estimator`` of yours.
     class_weight : {"balanced"} or dict, optional
         By what the base weights of the rows of each class are multiplied: so that all classes weigh the same, or by
         the numbers given for the classes.

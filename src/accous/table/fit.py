@@ -394,7 +394,8 @@ class FitJob:
         given = {"feature_map": options.feature_map, "loss": options.loss, "max_ratio": options.max_ratio}
         ratio = make_ratio(options.ratio, seed=options.seed, **given)
         # The model's own ratio, which "auto" clips, if nothing else is asked for.
-        self._ratio = None if options.ratio == OWN_RATIO and not any(given.values()) else ratio
+        is_own = options.ratio == OWN_RATIO and all(value is None for value in given.values())
+        self._ratio = None if is_own else ratio
         self.combination: Combination | None = None
         self.held_out: HeldOut | None = None
         self._backtest: Backtest | None = None
