@@ -172,12 +172,15 @@ class Stream:
         Whether constants were chosen on it.
     has_numbers : bool
         Whether the label is a number: the class is then whether it exceeds the median of the first rows.
+    in_turn : str
+        Column whose two values take turns in blocks of 750 rows after 2,500 mixed ones, where the file has no order.
     """
 
     label: str = ""
     left_out: tuple[str, ...] = ()
     is_chosen: bool = False
     has_numbers: bool = False
+    in_turn: str = ""
 
 
 STREAMS = {
@@ -189,6 +192,7 @@ STREAMS = {
     "elec2": Stream("up", ("date",), is_chosen=True),
     "beijing_pm25": Stream("pm25", ("datetime",), is_chosen=True, has_numbers=True),
     "appliances_energy": Stream("Appliances", ("datetime",), is_chosen=True, has_numbers=True),
+    "arabic_digits": Stream("digit", ("speaker_sex",), is_chosen=True, in_turn="speaker_sex"),
     "gas_sensor": Stream(is_chosen=True),
     "acs_employment": Stream(is_chosen=True),
     "weather_aus": Stream("RainTomorrow", ("Date",)),
@@ -197,11 +201,14 @@ STREAMS = {
     "nsl_kdd": Stream("class", ("row", "part")),
     "room_occupancy_count": Stream("Room_Occupancy_Count", ("datetime",)),
     "noaa_weather": Stream("rain"),
+    "chicago_taxi_tips": Stream("big_tipper", ("trip_start", "tips")),
     "bike_sharing_hour": Stream("cnt", ("datetime",), has_numbers=True),
     "metro_traffic": Stream("traffic_volume", ("datetime",), has_numbers=True),
     "powersupply": Stream(),
-    "chicago_taxi_tips": Stream("big_tipper", ("trip_start", "tips")),
 }
+BLOCKS = "arabic_digits"
+_MIXED_ROWS, _ROWS_IN_TURN = 2_500, 750
+_BLOCK_ROWS = 750
 NUMBER_STREAMS = tuple(name for name, stream in STREAMS.items() if stream.has_numbers)
 _DATES = {"arrival_date", "Date", "Flight_Date", "datetime", "sched_dep", "time", "trip_start"}
 
@@ -222,6 +229,19 @@ def read_stream(name: str, most_rows: int, *, as_numbers: bool = False) -> tuple
         values = label.cast(pl.Float64)
         label = (values > values.head(max(1_000, len(values) // 10)).median()).cast(pl.Int64)
     return X, np.array(label.cast(pl.String).to_list())[rows]
+
+
+def read_blocks(n_reference: int, seed: int = 0) -> tuple[FloatArray, NDArray[Any]]:
+    """Return spoken digits: a reference of as many women as men, then blocks of women and men in turn."""
+    frame = pl.read_csv(Path(os.environ["ACCOUS_DATA"]) / "streams" / f"{BLOCKS}.csv.gz")
+    random, is_first = np.random.default_rng(seed), frame["speaker_sex"].to_numpy() == frame["speaker_sex"].min()
+    parts = [random.permutation(np.flatnonzero(is_first)), random.permutation(np.flatnonzero(~is_first))]
+    half = n_reference // 2
+    reference = random.permutation(np.concatenate((parts[0][:half], parts[1][: n_reference - half])))
+    rest = [part[half : len(part) - (len(part) - half) % _BLOCK_ROWS].reshape(-1, _BLOCK_ROWS) for part in parts]
+    rows = np.concatenate((reference, *(block for pair in zip(*rest, strict=False) for block in pair)))
+    X = frame.drop("digit", "speaker_sex").to_numpy().astype(np.float64)
+    return X[rows], frame["digit"].to_numpy()[rows]
 
 
 def read_times(name: str, most_rows: int, row_numbers: list[int]) -> list[str] | None:
@@ -250,4 +270,12 @@ def _thinned(n_rows: int, most_rows: int) -> NDArray[np.int64]:
 @cache
 def _read_file(name: str) -> pl.DataFrame:
     path = Path(os.environ["ACCOUS_DATA"]) / "streams" / f"{name}.csv.gz"
-    return pl.read_csv(path, infer_schema_length=None).filter(pl.col(STREAMS[name].label).is_not_null())
+    stream = STREAMS[name]
+    frame = pl.read_csv(path, infer_schema_length=None).filter(pl.col(stream.label).is_not_null())
+    return _in_turn(frame, stream.in_turn) if stream.in_turn else frame
+
+
+def _in_turn(frame: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Return mixed rows first, then those of each value of a column in turn, block by block."""
+    rest = frame[_MIXED_ROWS:].with_columns(block=pl.int_range(pl.len()).over(column) // _ROWS_IN_TURN)
+    return pl.concat([frame[:_MIXED_ROWS], rest.sort("block", column, maintain_order=True).drop("block")])

@@ -211,7 +211,7 @@ def test_a_case_is_scored_between_known_answers():
 
 
 def adapted_model(n_classes):
-    model = AdaptiveClassifier(standardize=False, refit="always", fallback="none")
+    model = AdaptiveClassifier(standardize=False, refit="always", adaptation="always")
     model.fit(*labelled_rows(n_classes=n_classes))
     return play(model, drifting_batches(20))
 
@@ -259,12 +259,12 @@ def test_the_regressor_is_measured_between_fixed_and_oracle():
 # --- the model about itself ---------------------------------------------------------------------------------------
 
 
-def test_harm_is_measured_without_and_with_the_fallback():
+def test_harm_is_measured_without_and_with_the_safeguards():
     case = trust.HarmCase("gauss", "Squ", n_reference=200, batch_size=2, n_rounds=60)
     found = [trust.measure_excess(case, seed) for seed in range(2)]
     row = trust.harm_row(case, found)
-    assert found[0].keys() == {"none", "auto"}
-    assert row["none"] == pytest.approx(np.mean([one["none"] for one in found]))
+    assert found[0].keys() == {"always", "auto"}
+    assert row["always"] == pytest.approx(np.mean([one["always"] for one in found]))
     assert row["n_splits"] == 2
 
 

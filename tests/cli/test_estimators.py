@@ -77,7 +77,7 @@ def test_numbers_too(forks, folder, name):
 
 def test_a_forest_that_your_function_did_not_seed_predicts_the_same_every_time(folder):
     name = ["--estimator", "cli_models:unseeded", "--quiet"]
-    assert main([*FIT, name[1], "--unordered"]) == 0
+    assert main([*FIT, name[1], "--no-ordered"]) == 0
     for output in ("one.csv", "two.csv"):
         assert main(["predict", "model", "stream.csv", "-o", output, *name]) == 0
     assert Path("one.csv").read_bytes() == Path("two.csv").read_bytes()
@@ -85,7 +85,7 @@ def test_a_forest_that_your_function_did_not_seed_predicts_the_same_every_time(f
 
 def test_other_parameters_than_those_of_the_fit_are_refused(folder, monkeypatch):
     name = ["--estimator", "cli_models:make"]
-    assert main([*FIT, name[1], "--unordered"]) == 0
+    assert main([*FIT, name[1], "--no-ordered"]) == 0
     for models, code in ((MY_MODELS.replace("1e-6", "0.00001"), 1), (MY_MODELS, 0)):
         (folder / "cli_models.py").write_text(models)
         monkeypatch.delitem(sys.modules, "cli_models")
@@ -95,7 +95,7 @@ def test_other_parameters_than_those_of_the_fit_are_refused(folder, monkeypatch)
 
 
 def test_your_own_code_is_named_again_and_never_by_the_folder(folder, capsys):
-    assert main([*FIT, "cli_models:make", "--unordered", "--json"]) == 0
+    assert main([*FIT, "cli_models:make", "--no-ordered", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["estimator"] == "cli_models:make"
     adapt = ["adapt", "model", "stream.csv", "-o", "predictions.csv"]
     for options in ([], ["--estimator", "forest"]):
@@ -109,7 +109,7 @@ def test_your_own_code_is_named_again_and_never_by_the_folder(folder, capsys):
 
 def test_a_name_of_ours_needs_no_repeating(folder, capsys):
     pl.read_csv("reference.csv").head(100).write_csv("reference.csv")
-    assert main([*FIT, "boosting", "--unordered"]) == 0
+    assert main([*FIT, "boosting", "--no-ordered"]) == 0
     assert main(["predict", "model", "stream.csv", "-o", "predictions.csv", "--quiet"]) == 0
     assert main(["inspect", "model", "--json"]) == 0
     assert '"estimator": "boosting"' in capsys.readouterr().out
@@ -117,7 +117,7 @@ def test_a_name_of_ours_needs_no_repeating(folder, capsys):
 
 
 def test_an_old_estimate_says_so(folder, capsys, monkeypatch):
-    assert main([*FIT, "cli_models:make", "--unordered"]) == 0
+    assert main([*FIT, "cli_models:make", "--no-ordered"]) == 0
     monkeypatch.setattr(Snapshot, "_age", lambda *_: 17)
     named = ["model", "--estimator", "cli_models:make", "--quiet"]
     adapt = ["adapt", named[0], "stream.csv", "-o", "predictions.csv", *named[1:]]
@@ -133,7 +133,7 @@ def test_fit_says_how_rarely_a_costly_predictor_is_refitted(folder, capsys):
     fit = [each for each in FIT if each != "--quiet"]
     # A forest, of five trees: any takes much longer to fit than to ask.
     for name, is_costly in (("cli_models:unseeded", True), ("linear", False)):
-        assert main([*fit, name, "--unordered", "--force"]) == 0
+        assert main([*fit, name, "--no-ordered", "--force"]) == 0
         assert ("--refit-budget 0.2" in capsys.readouterr().err) is is_costly
 
 
@@ -161,16 +161,16 @@ def test_auto_shows_both_predictors_and_their_weights(folder, capsys):
 
 def test_auto_is_linear_with_few_rows_and_a_penalty_is_for_the_linear_part(folder, capsys):
     for options in ([], ["--C", "2", "--force"]):
-        assert main([*FIT[:-1], "--unordered", "--json", *options]) == 0
+        assert main([*FIT[:-1], "--no-ordered", "--json", *options]) == 0
         record = json.loads(capsys.readouterr().out)
         assert record["estimator"] == "linear"
         assert record["predictors"] is None
-    assert main([*FIT[:-2], "--unordered", "--force"]) == 0
+    assert main([*FIT[:-2], "--no-ordered", "--force"]) == 0
     assert "fewer than 500 rows" in " ".join(capsys.readouterr().out.split())
 
 
 def test_rare_classes_weigh_more_if_asked_for(folder, capsys):
-    assert main([*FIT[:-1], "--unordered", "--class-weight", "balanced"]) == 0
+    assert main([*FIT[:-1], "--no-ordered", "--class-weight", "balanced"]) == 0
     model = accous.load("model").model
     weights = [model.base_weight_[model.labels_ == number].sum() for number in range(2)]
     assert weights[0] == pytest.approx(weights[1])

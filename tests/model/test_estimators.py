@@ -55,8 +55,7 @@ FAR_FROM_DEFAULTS = AdaptiveClassifier(
     C=0.2,
     class_weight="balanced",
     standardize=False,
-    fallback="none",
-    caution="high",
+    adaptation="always",
     random_state=5,
 )
 

@@ -10,7 +10,8 @@ import pytest
 from accous import AdaptiveClassifier
 from accous.cli import main
 from accous.exceptions import DataError
-from accous.table.checks import NO_ORDER, RowOrder, find_order, remarks_on_repeats, remarks_on_span
+from accous.model.order import Order, OrderKind
+from accous.table.checks import find_order, remarks_on_repeats, remarks_on_span
 from accous.table.columns import Choices
 from accous.table.fit import ReferenceTable, hold_out_rows, read_reference
 from accous.table.readers import open_table
@@ -112,6 +113,7 @@ def test_whole_calendars_amounts_and_measurements_stay_without_a_remark(name, va
         ("", SHUFFLED * 5, "id"),
         ("Unnamed: 0", SHUFFLED * 5, "id"),
         ("token", [f"t{row * 7919 % 1000:03}" for row in ROWS], "id"),
+        ("comment", [f"came {row} minutes too late" for row in ROWS], "text"),
         ("at", 1_700_000_000 + 60 * SHUFFLED + 0.5, "time"),
         ("at_ms", (1_700_000_000 + 60 * SHUFFLED) * 1000, "time"),
         ("on", [20240101 + 100 * (row % 12) + row % 28 for row in SHUFFLED], "time"),
@@ -218,13 +220,28 @@ LATE = [*DAYS[:10], DAYS[12], DAYS[10], DAYS[11], *DAYS[13:]]
     ],
 )
 def test_which_date_column_gives_the_order(columns, choices, expected):
-    assert find_order(table(**columns), Choices(**choices), is_ordered=None).column == expected
+    found = find_order(table(**columns), Choices(**choices), is_ordered=None)
+    assert found == (None if expected is None else Order(OrderKind.COLUMN, column=expected))
+
+
+def test_times_of_a_single_day_are_no_order_and_fit_says_so():
+    hours = [datetime(2024, 5, 31, hour % 24) for hour in range(N_DAYS)]
+    for frame, options in (
+        (table(when=hours), {}),
+        (table(when=hours), {"time": "when"}),
+        (table(when=[7] * N_DAYS), {"time": "when"}),
+    ):
+        reference = read(frame, **options)
+        assert reference.order.by is None
+        assert reference.order.kind is (OrderKind.ONE_DAY if options else OrderKind.FEW_ROWS)
+        said = [remark.text for remark in reference.remarks] + [reference.order.sentence]
+        assert sum("'when' are of a single day" in text for text in said) == 1
 
 
 def test_the_rows_are_sorted_by_a_number_and_it_is_no_feature():
     frame = table(when=shuffled([float(row) for row in range(N_DAYS)]))
     reference, expected = read(frame, time="when"), frame.sort("when")
-    assert reference.order.to_json() == {"by": "time", "column": "when"}
+    assert reference.order == Order(OrderKind.TIMES, column="when")
     assert np.allclose(reference.frame["x"].cast(pl.Float64), expected["x"])
     assert reference.y.tolist() == expected["y"].to_list()
     assert reference.encoder.feature_names == ["x"]
@@ -264,9 +281,9 @@ def test_bad_rows_are_named_by_their_place_in_the_file_not_in_time():
 
 def test_the_user_can_say_that_rows_are_in_order_or_have_none():
     frame = table(day=shuffled(DAYS))
-    assert read(frame, is_ordered=True).order.to_json() == {"by": "rows", "column": None}
+    assert read(frame, is_ordered=True).order == Order(OrderKind.GIVEN)
     unordered = read(frame, is_ordered=False)
-    assert unordered.order.to_json() == {"by": None, "column": None}
+    assert unordered.order == Order(OrderKind.UNORDERED)
     assert unordered.frame["day"].to_list() == frame["day"].to_list()
 
 
@@ -320,7 +337,7 @@ def test_a_class_that_comes_late_is_an_error_until_it_has_been_seen_and_too_few_
 # --- the time that it covers ------------------------------------------------------------------------------------
 
 START = datetime(2024, 5, 31, 8, 0)
-BY_TIME = RowOrder("time", "time")
+BY_TIME = Order(OrderKind.TIMES, column="time")
 
 
 @pytest.mark.parametrize(
@@ -333,7 +350,7 @@ BY_TIME = RowOrder("time", "time")
         (range(24 * 30), BY_TIME, None),
         ([0] * 5, BY_TIME, None),
         (range(0, 2_000, 720), BY_TIME, None),
-        (range(10), NO_ORDER, None),
+        (range(10), Order(OrderKind.UNORDERED), None),
     ],
 )
 @pytest.mark.parametrize("as_text", [False, True], ids=["typed", "texts"])
@@ -343,7 +360,7 @@ def test_less_than_a_day_or_a_week_is_remarked_on(hours, order, covered, as_text
     found = [remark.text for remark in remarks_on_span(frame, order)]
     assert len(found) == (covered is not None)
     assert all(f"less than a {covered}" in text for text in found)
-    assert not remarks_on_span(pl.DataFrame({"step": [1, 2, 3]}), RowOrder("time", "step"))
+    assert not remarks_on_span(pl.DataFrame({"step": [1, 2, 3]}), Order(OrderKind.TIMES, column="step"))
 
 
 def test_fit_tells_what_it_covers(capsys):

@@ -14,11 +14,11 @@ Examples
 >>> from accous import AdaptiveClassifier, RULSIF
 >>> from accous_bench.contenders import Contender, contender_names, make_contender, register, unregister
 >>> make_contender("uLSIF", random_state=0)
-AdaptiveClassifier(fallback='none', random_state=0, ratio=ULSIF(random_state=0),
+AdaptiveClassifier(adaptation='always', random_state=0, ratio=ULSIF(random_state=0),
                    standardize=False)
 >>> def comparable(seed):  # the settings of the built-in contenders, but for the ratio
 ...     ratio = RULSIF(random_state=seed)
-...     return AdaptiveClassifier(ratio=ratio, standardize=False, fallback="none", random_state=seed)
+...     return AdaptiveClassifier(ratio=ratio, standardize=False, adaptation="always", random_state=seed)
 >>> register(Contender("RuLSIF", comparable))
 >>> contender_names()[-1]
 'RuLSIF'
@@ -379,17 +379,17 @@ class Contender:
 
 
 def _weighted_by(
-    ratio: Callable[..., RatioEstimator], fallback: str = "none", **parameters: Any
+    ratio: Callable[..., RatioEstimator], adaptation: str = "always", **parameters: Any
 ) -> Callable[[Any], AdaptiveClassifier]:
     """Return a factory for importance-weighted ERM with a ratio of this class; what is not given has its default.
 
-    The methods from the literature run as published, without the fallback of accous.
+    The methods from the literature run as published, without the safeguards of accous.
     """
 
     def make(random_state: Any) -> AdaptiveClassifier:
         takes_seed = "random_state" in ratio().get_params()
         fresh = ratio(random_state=random_state, **parameters) if takes_seed else ratio(**parameters)
-        return AdaptiveClassifier(ratio=fresh, standardize=False, fallback=fallback, random_state=random_state)
+        return AdaptiveClassifier(ratio=fresh, standardize=False, adaptation=adaptation, random_state=random_state)
 
     return make
 

@@ -187,10 +187,10 @@ def _print_score(reference: ReferenceTable, settings: dict[str, Any], constant: 
     from accous.table.summary import TOO_FEW_ROWS, held_out_in_words, no_better_in_words, reference_error, scale_of
 
     error, scale, of_constant = reference_error(settings), scale_of(settings), settings["error_of_constant"]
-    how = held_out_in_words(is_ordered=reference.order.is_known)
+    how = held_out_in_words(is_ordered=reference.order.is_in_time)
     found = TOO_FEW_ROWS if error is None else scale.shown(error)
     text = f"{scale.name.capitalize()} on the reference, {how}: {found} (always the {constant}"
-    of_which = " of those rows" if reference.order.is_known else ""
+    of_which = " of those rows" if reference.order.is_in_time else ""
     console.print(f"{text}{of_which}: {scale.shown(of_constant)}).", soft_wrap=True)
     if no_better := no_better_in_words(settings):
         console.print(no_better, soft_wrap=True)

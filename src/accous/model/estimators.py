@@ -22,9 +22,10 @@ from accous.diagnostics.losses import read_loss
 from accous.diagnostics.risk import RiskEstimate, conformal_intervals, conformal_sets
 from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError, ParameterError
-from accous.model.backtest import Backtest, TimeHalves, Verification, halves_of, time_order_of, verify, verify_again
+from accous.model.backtest import Backtest, TimeHalves, Verification, halves_of, order_of, verify, verify_again
 from accous.model.heldout import FEWEST_ROWS_OF_TREES, Combination, HeldOut, combine, held_out_of, split_rows
 from accous.model.labels import is_before_joining, judge_late_rows, on_new_reference, rows_to_keep, with_labels
+from accous.model.order import Order, OrderKind
 from accous.model.pair import AUTO, LinearAndTrees, PairErm, PairOfClassifiers, PairRecipe, hold_out_both, make_trees
 from accous.model.predictors import (
     ErmRecipe,
@@ -49,7 +50,7 @@ from accous.model.round import (
     state_to_plain,
     under_guard,
 )
-from accous.model.safeguards import CAUTIONS, FREE, FixedModel, choose_guard
+from accous.model.safeguards import ADAPTATIONS, FREE, FixedModel, choose_guard
 from accous.model.snapshot import Snapshot, state_html
 from accous.model.tasks import (
     ClassTask,
@@ -113,8 +114,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     refit_budget: float | None = None
     rounds_between_refits_: int
     standardize: bool
-    fallback: str
-    caution: str
+    adaptation: str
     random_state: Any
     n_features_in_: int
 
@@ -137,13 +137,13 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """Whether there is something to learn from these labels."""
         raise NotImplementedError
 
-    def _own_recipe(self, scales: FloatArray | None) -> ErmRecipe:
+    def _own_recipe(self, scales: FloatArray | None) -> LogisticRecipe | RidgeRecipe:
         """Return the built-in regression; its penalty acts on columns divided by the scales."""
         raise NotImplementedError
 
     # --- fit, adapt, predict ------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, order: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, order: Any = "auto") -> Self:
         """Fit on a labelled reference and forget all earlier rounds.
 
         Parameters
@@ -152,12 +152,15 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         y : array of shape (n_reference,)
         sample_weight : array of shape (n_reference,), optional
             Base weights b, which the importance weights multiply.
-        order : bool, array of shape (n_reference,) or Backtest, optional
-            True says that the rows are in order of time; an array gives their times: dates, numbers, or text in one ISO
-            form, such as 2024-05-31 17:00. With an order, ``fit`` replays the reference (`accous.backtest`). The
-            outcome decides how far label-free estimates are believed and whether to adapt. Pass a `Backtest` if you
-            have replayed the rows yourself; they are then in order of time. Without an order, nothing is verified.
-            References of fewer than 100 rows are not replayed.
+        order : "auto", bool, array of shape (n_reference,) or Backtest, default="auto"
+            Whether the rows are in order of time. "auto" takes them in the order of the frame's column of dates. If it
+            has none, a test says whether the given order matters; it does not matter for rows drawn at random, nor for
+            rows that are only sorted by their label or an id. ``order_`` says what was found. True and False say it
+            themselves; an array gives the times: dates, numbers, or text in one ISO form, such as 2024-05-31 17:00.
+            With an order, ``fit`` replays the reference (`accous.backtest`), and the outcome decides how far label-free
+            estimates are believed and whether to adapt. Pass a `Backtest` if you have replayed the rows yourself; they
+            are then in order of time. Without an order, nothing is verified. References of fewer than 100 rows are not
+            replayed.
 
         Warns
         -----
@@ -168,7 +171,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         return self.fit_with(X, y, sample_weight, order=order)
 
     def fit_with(
-        self, X: Any, y: Any, sample_weight: Any = None, *, order: Any = None, combination: Combination | None = None
+        self, X: Any, y: Any, sample_weight: Any = None, *, order: Any = "auto", combination: Combination | None = None
     ) -> Self:
         """Fit as ``fit`` does.
 
@@ -188,13 +191,14 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             self.reference_ = own_copy(rows, X)
             ratio = self._bounded(self._make_ratio())
             ratio.fit(X)
-            is_ordered = isinstance(order, Backtest) or (isinstance(order, (bool, np.bool_)) and bool(order))
+            found, time_order = order_of(self, X, order)
+            is_ordered = found.kind in (OrderKind.GIVEN, OrderKind.FOUND)
             warn_of_traps(self._as_numbers(self.reference_), self.task_, self._names, is_ordered=is_ordered)
-            self._combine(order, combination)
+            self._combine(time_order, combination)
             self.erm_ = self._make_erm()
             estimator = self.erm_.fit(self.base_weight_, None)
             self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, estimator)
-            self.verification_ = verify(self, X, y, order)
+            self.verification_ = verify(self, X, y, order, found, time_order)
             self.rules_ = self._make_rules(ratio)
             self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, self.rules_.guard)
             self._limit_refits(rows, X)
@@ -259,7 +263,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         with lock, nullcontext() if self._has_numbers else naming_values(X_batch, self.reference_):
             if predicts:
                 predicted = self._predicted("predict", rows)
-            if (self.refit, self.fallback == "auto", self.caution) != self.rules_.chosen:
+            if (self.refit, self.adaptation) != self.rules_.chosen:
                 self._take_up_parameters()
             before, known = self.state_, attributes.get("_snapshot")
             risk = known.known_risk if known is not None and known.state is before else None
@@ -268,7 +272,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             attributes.pop("_snapshot", None)  # it would keep the state before alive
         if (
             after.watch.log is not before.watch.log
-            or after.fallback.check is not before.fallback.check
+            or after.safeguards.check is not before.safeguards.check
             or after.columns is not before.columns
         ) and not self.rules_.is_replay:
             log_events(before, after, self.fixed_)
@@ -380,6 +384,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             rows = rows if rounds is None else rows.part(~is_before_joining(self.state_, rounds))
             if len(rows):
                 self._replace_state(with_labels(self.state_, rows), with_new_labels=True)
+
+    def forget_labels(self) -> None:
+        """Measure as if no label had come yet."""
+        with self.lock():
+            self._replace_state(replace(self.state_, late_labels=None), with_new_labels=True)
 
     def note_risk(self, number: int, risk: RiskEstimate) -> None:
         """Note the error that was estimated after a round, in the history, when other rounds have followed.
@@ -638,7 +647,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """The predictor in use."""
         # Not from the snapshot, which would be kept: `predict` changes nothing, not even that.
         state = self.state_
-        return self.fixed_.estimator if state.fallback.veto.is_held else state.estimator
+        return self.fixed_.estimator if state.safeguards.veto.is_held else state.estimator
 
     @property
     def ratio_(self) -> Any:
@@ -659,6 +668,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def n_refits_(self) -> int:
         """Number of fits of the predictor after the first."""
         return self.state_.n_refits
+
+    @property
+    def order_(self) -> Order:
+        """What is known about the order of the reference's rows."""
+        return self.verification_.found
 
     @property
     def backtest_(self) -> Backtest | None:
@@ -733,7 +747,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def verification_to_plain(self) -> dict[str, Any]:
         """Return the order in time and the backtest, for files."""
         found = self.verification_
-        plain = {"order": found.order, "backtest": to_plain(found.backtest), "unverified": found.unverified}
+        plain: dict[str, Any] = {"order": found.order, "unverified": found.unverified}
+        plain |= {
+            "found": to_plain(found.found) | {"kind": str(found.found.kind)},
+            "backtest": to_plain(found.backtest),
+        }
         if self.held_out_ is not None:
             plain["held_out"] = to_plain(self.held_out_)
         if self._pair is not None:
@@ -747,7 +765,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             self.combination_ = from_plain(Combination, plain["combination"])
         backtest = from_plain(Backtest | None, plain["backtest"])
         self.verification_ = Verification(
-            plain["order"], backtest, plain["unverified"], halves_of(self, plain["order"])
+            from_plain(Order, plain["found"]),
+            plain["order"],
+            backtest,
+            plain["unverified"],
+            halves_of(self, plain["order"]),
         )
 
     @property
@@ -788,8 +810,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             raise ParameterError(f"standardize must be True or False, got {self.standardize!r}.")
         if self.refit_budget is not None:
             require_number("refit_budget", self.refit_budget, at_most=1.0)
-        require_choice("fallback", self.fallback, ("auto", "none"))
-        require_choice("caution", self.caution, CAUTIONS)
+        require_choice("adaptation", self.adaptation, ADAPTATIONS)
         if isinstance(self.estimator, str) and self.estimator != AUTO:
             raise ParameterError(f"estimator must be {AUTO!r}, None or an estimator, got {self.estimator!r}.")
         if not self._has_numbers and penalty != 1.0:
@@ -803,12 +824,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if self.ratio is not None:
             ratio: RatioEstimator = clone(self.ratio)
             return ratio
-        # Without the fallback, the method is that of the paper.
-        pool = "auto" if self.fallback == "auto" else "none"
+        # To adapt always is the method of the paper, which has no pool.
+        pool = "none" if self.adaptation == "always" else "auto"
         return OnlineDensityRatio(pool=pool, random_state=self.random_state)
 
     def _make_rules(self, ratio: RatioEstimator) -> RoundRules:
-        has_fallback = self.fallback == "auto"
         evidence = None if self.backtest_ is None else self.backtest_.evidence
         return RoundRules(
             erm=self.erm_,
@@ -823,9 +843,9 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             ),
             names=self._names(),
             refit=self.refit,
-            has_fallback=has_fallback,
-            caution=self.caution,
-            guard=choose_guard(evidence, self.caution) if has_fallback and ratio.keeps_record else FREE,
+            adaptation=self.adaptation,
+            has_safeguards=ratio.keeps_record and self.adaptation != "always",
+            guard=choose_guard(evidence, self.adaptation) if ratio.keeps_record or self.adaptation == "never" else FREE,
             has_numbers=self._has_numbers,
             # These columns have already been read, unless they are for a transformer or with other bounds.
             shares_rows=self.estimator is None and ratio.reads_numbers,
@@ -848,13 +868,12 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         trees = EstimatorRecipe(pair.trees, keeps_splits=self.refit == "auto", n_folds=_FOLDS_OF_PAIR)
         return PairRecipe(self._own_recipe(scales), trees, combination)
 
-    def _combine(self, order: Any, combination: Combination | None) -> None:
+    def _combine(self, time_order: IntArray | None, combination: Combination | None) -> None:
         """Find out on held-out rows how the two predictors of "auto" are combined, unless that is known."""
         pair, self.held_out_ = self._pair, None
         if pair is None:
             return
         self.combination_ = Combination(0.0) if combination is None else combination
-        time_order = time_order_of(order, len(self.task_))
         split = split_rows(self.task_.strata, time_order)
         if combination is not None or len(self.task_) < FEWEST_ROWS_OF_TREES:
             return
@@ -1024,21 +1043,20 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         reference with its base weights, and constant columns unscaled. The coefficients of the fitted predictor are
         those of the raw columns either way. False gives the optimum of ``LogisticRegression(C=C)`` on the columns as
         they are. Ignored if you pass an ``estimator``.
-    fallback : {"auto", "none"}, default="auto"
-        How to keep the adaptation from doing harm. ``"auto"`` has three safeguards. The ratio counts only as far as it
-        explained past batches better than ratio 1 did (docs/pool.md); while the weights hardly differ from the base
-        weights, the fixed model predicts. Weights that leave few effective rows are shrunk towards the base weights for
-        the fit. The adapted model is compared with the fixed model on the weighted, cross-fitted reference: in every
-        32nd round and soon after a jump, or at every fifth refit if you pass an ``estimator``. The fixed model predicts
-        while the adapted one is worse by more than 1.5 standard errors. If the backtest of an ordered reference gives
-        reason to be stricter, it predicts unless the adapted one is clearly better, or always; see ``caution``.
-        ``"none"`` is the paper's method unchanged, unless you pass a ``ratio`` with a pool. With ratio estimators that
-        use a single batch, and with those that serve as baselines, ``"auto"`` is the same as ``"none"``.
-    caution : {"high", "normal", "low"}, default="normal"
-        How much evidence the adaptation needs. ``"low"`` adapts unless the adapted model is worse by more than 1.5
-        standard errors. ``"normal"`` does the same if the reference has no order in time, or shows no drift. If the
-        reference drifts, it adapts only while the adapted model is better by more than two standard errors, and not at
-        all if label-free estimates failed in the backtest. ``"high"`` does not adapt without a backtest.
+    adaptation : {"auto", "always", "never"}, default="auto"
+        Whether the adapted predictor makes the predictions. ``"always"`` uses the ratio's weights in every round: the
+        paper's method unchanged, unless you pass a ``ratio`` with a pool. ``"never"`` leaves the predictions to the
+        fixed model; the ratio still follows the stream, and drift and the error are still estimated.
+
+        ``"auto"`` adapts where that is supported. The ratio counts only as far as it explained past batches better than
+        ratio 1 did (docs/pool.md); while the weights hardly differ from the base weights, the fixed model predicts.
+        Weights that leave few effective rows are shrunk towards the base weights for the fit. The adapted model is
+        compared with the fixed model on the weighted, cross-fitted reference: in every 32nd round and soon after a
+        jump, or at every fifth refit if you pass an ``estimator``. The fixed model predicts while the adapted one is
+        worse by more than 1.5 standard errors. If the reference has an order in time and drifts, it predicts unless the
+        adapted one is better by more than two standard errors, and always if label-free estimates failed in the
+        backtest. With ratio estimators that use a single batch, and with those that serve as baselines, ``"auto"`` is
+        the same as ``"always"``.
     random_state : int, RandomState or None, default=None
         Seed of the ratio estimator if ``ratio`` is None.
 
@@ -1047,7 +1065,7 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
     classes_ : array of shape (n_classes,)
     ratio_ : fitted ratio estimator
     estimator_ : fitted predictor for the next round
-        The adapted predictor, or the fixed one while the fallback is active.
+        The adapted predictor, or the fixed one while adaptation is off or held back.
     reference_weight_ : array of shape (n_reference,)
         Current importance weights. They have mean 1; with base weights b they are b r divided by the mean of r weighted
         by b.
@@ -1062,9 +1080,12 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         The same estimate with an interval, and the estimated error of the fixed model, which never adapts.
     trust_ : Trust
         Three answers, about inputs, adaptation and predictions, each "yes", "no" or "not known", and a verdict.
+    order_ : Order
+        Whether the rows of the reference are in order of time: its ``kind``, the ``p_value`` of the test if one was
+        made, and the ``column`` of times.
     backtest_ : Backtest or None
-        The replay of the reference, which ``extend`` repeats; None if ``fit`` or ``extend`` was given no order, if the
-        reference has fewer than 100 rows, or if a replay failed, for example because ``estimator`` could not be fitted
+        The replay of the reference, which ``extend`` repeats; None if the reference has no order in time, if it
+        has fewer than 100 rows, or if a replay failed, for example because ``estimator`` could not be fitted
         on a part of the reference.
     unverified_ : str
         Why there is no backtest although there is an order in time, or was one; empty otherwise.
@@ -1121,8 +1142,7 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         C: float = 1.0,
         class_weight: Any = None,
         standardize: bool = True,
-        fallback: str = "auto",
-        caution: str = "normal",
+        adaptation: str = "auto",
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
@@ -1132,9 +1152,47 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         self.refit_budget = refit_budget
         self.C = C
         self.standardize = standardize
-        self.fallback = fallback
-        self.caution = caution
+        self.adaptation = adaptation
         self.random_state = random_state
+
+    @classmethod
+    def paper(
+        cls,
+        *,
+        horizon: int,
+        C: float = 1.0,
+        radius: float | None = None,
+        step_size: float | str = "theory",
+        ridge: float = 1.0,
+        scale: bool = False,
+    ) -> Self:
+        """Return the paper's method: its ratio to the letter, its weights as they are, a fit in every round.
+
+        There are no safeguards, and columns are not standardised.
+
+        Parameters
+        ----------
+        horizon : int
+            T, the number of rounds.
+        C : float, default=1.0
+            Inverse penalty of the regression, which the paper does not give.
+        radius, step_size, ridge, scale
+            As in `OnlineDensityRatio.paper`.
+
+        Examples
+        --------
+        >>> from accous import AdaptiveClassifier
+        >>> from accous.streams import GaussianStream, LinearShift
+        >>> stream = GaussianStream(LinearShift(), n_rounds=20, batch_size=5)
+        >>> model = AdaptiveClassifier.paper(horizon=20, step_size=10.0).fit(*stream.reference())
+        >>> for batch in stream:
+        ...     y_hat = model.predict(batch.X)
+        ...     model = model.adapt(batch.X)
+        >>> model.n_refits_
+        20
+        """
+        ratio = OnlineDensityRatio.paper(horizon=horizon, radius=radius, step_size=step_size, ridge=ridge, scale=scale)
+        return cls(ratio=ratio, refit="always", C=C, standardize=False, adaptation="always")
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -1266,7 +1324,7 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         the adapted predictor is compared with the fixed one. The built-in regression minimises squares with any loss.
         The mean of absolute errors is estimated best, because single large errors count little. Use the pinball loss of
         a quantile q, such as ``"pinball(0.9)"``, if your ``estimator`` predicts that quantile.
-    refit, refit_budget, fallback, caution, random_state
+    refit, refit_budget, adaptation, random_state
         As in `accous.AdaptiveClassifier`. What counts as points there are shares of four times the loss of the fixed
         model on the reference here, so that one point is 4 % of that loss; see docs/trust.md.
 
@@ -1312,8 +1370,7 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         loss: str = "absolute",
         refit: int | str = "auto",
         refit_budget: float | None = None,
-        fallback: str = "auto",
-        caution: str = "normal",
+        adaptation: str = "auto",
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
@@ -1323,8 +1380,7 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         self.loss = loss
         self.refit = refit
         self.refit_budget = refit_budget
-        self.fallback = fallback
-        self.caution = caution
+        self.adaptation = adaptation
         self.random_state = random_state
 
     @property

@@ -45,7 +45,7 @@ class RatioEstimator(LearnedAttributes, Lockable, BaseEstimator, ABC):
     """An estimate of r(x) = batch density over reference density that is updated batch by batch.
 
     This class is the interface between ratio estimators and the rest of accous. You can pass your own subclass to
-    `accous.AdaptiveClassifier` and use weights, fallback, trust and saving as with the built-in estimators.
+    `accous.AdaptiveClassifier` and use weights, safeguards, trust and saving as with the built-in estimators.
 
     Implement ``_start``, ``_play``, ``_ratio`` and ``reference_ratio_``. This class reads the input, skips empty
     batches and limits BLAS threads for you. Replace learned attributes and never modify them: a shallow copy must be

@@ -47,6 +47,7 @@ class Counted(msgspec.Struct):
     labels: int
     counted: int
     counted_before: int
+    corrected: int
     before_joining: int
     without_label: int
     unmatched: int

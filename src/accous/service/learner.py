@@ -6,10 +6,12 @@ import asyncio
 import threading
 import time
 from collections import Counter, deque
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from accous.checkpoint.files import sync_folder
@@ -42,15 +44,17 @@ from accous.service.log import (
     load_idempotency,
     open_log,
 )
-from accous.table.model import TableModel, load_table_model, save_table_model
+from accous.table.model import TableModel, load_table_model, open_store, save_table_model
+from accous.table.rows import features_to_json
 from accous.table.runs import LogPosition
+from accous.table.store import Store, ids_from
 from accous.text import LOGGER
 
 # --- What a record of the log does to the model; the same on its first day and when the log is played again
 
 
 Parsed = Batch | list[Label]
-_ID, _KEY = "accous id", "accous key"
+_GIVEN = ("place", "label")
 _MOST_UNKNOWN = 20
 
 
@@ -62,6 +66,8 @@ class Executor:
     table_model : TableModel
     reader : BatchReader
     idempotency : Idempotency
+    store : Store
+        What the model's folder remembers of predictions and labels.
 
     Attributes
     ----------
@@ -69,8 +75,9 @@ class Executor:
         Of all rounds.
     """
 
-    def __init__(self, table_model: TableModel, reader: BatchReader, idempotency: Idempotency) -> None:
+    def __init__(self, table_model: TableModel, reader: BatchReader, idempotency: Idempotency, store: Store) -> None:
         self._table_model, self._reader, self._idempotency = table_model, reader, idempotency
+        self._store = store
         self.n_rows = int(table_model.history.totals()["n_rows"])
 
     def parse(self, record: Record) -> Parsed:
@@ -130,34 +137,77 @@ class Executor:
         sets = prediction_sets(copy(table_model.model), parsed) if record.learns_first else sets
         return json_result(content if sets is None else content | {"sets": sets})
 
+    def close(self) -> None:
+        """Forget what is old in the store, and close it: nothing more is carried out."""
+        with self._store, suppress(AccousError):  # what is old can wait
+            self._store.prune()
+
     # --- late labels ---
 
     def _count(self, labels: list[Label]) -> Result:
-        before, n_earlier = self._n_labelled(), 0
-        all_matched: list[Label] = []
-        for column, wanted in ((_ID, True), (_KEY, False)):
-            found = [(each, self._find(each)) for each in labels if (each.id is not None) is wanted]
-            matched = [(each, made) for each, made in found if made is not None]
-            if matched:
-                self._observe(column, matched)
-            all_matched += [each for each, _ in matched]
-            rounds = [made.round for each, made in matched if each.label is not None]
-            n_earlier += int(self._table_model.model.is_before_joining(rounds).sum())
-        counted, n_matched = self._n_labelled() - before, len(all_matched)
-        n_labelled = len([each for each in labels if each.label is not None])
+        model, store, kind = self._table_model, self._store, self._table_model.kind
+        texts = [label_text(each.label, kind) for each in labels]
+        places = [each.id if each.id is not None else key_text(each.key) for each in labels]
+        # Of two labels for one row the later one counts.
+        given = pl.DataFrame({"place": places, "label": texts}, schema={"place": pl.String, "label": pl.String})
+        given = given.drop_nulls().unique("place", keep="last", maintain_order=True)
+        with store.changing():
+            self._remember(labels, places)
+            joined = store.join(given, by="key")
+            new, corrected = joined.new, joined.corrected
+            store.set_labels(joined)
+            n_earlier = 0
+            if corrected.height:
+                model.recount_labels(store.labelled())
+            elif new.height:
+                n_earlier = model.count_labels(new)
+        model.stored = store.position
+        unknown = set(joined.unknown)
+        matched = [each for each, place in zip(labels, places, strict=True) if place not in unknown]
         return json_result(
             {
-                "round": int(self._table_model.model.n_rounds_),
+                "round": int(model.model.n_rounds_),
                 "labels": len(labels),
-                "counted": counted,
-                "counted_before": max(0, n_matched - (len(labels) - n_labelled) - counted - n_earlier),
+                "counted": new.height - n_earlier,
+                "counted_before": joined.n_before,
+                "corrected": corrected.height,
                 "before_joining": n_earlier,
-                "without_label": len(labels) - n_labelled,
-                "unmatched": len(labels) - n_matched,
+                "without_label": texts.count(None),
+                "unmatched": len(joined.unknown),
                 "labelled_rows": self._n_labelled(),
-                "unknown_labels": self._unknown(all_matched),
+                "unknown_labels": self._unknown(matched),
             }
         )
+
+    def _remember(self, labels: list[Label], places: list[str]) -> None:
+        """Put the predictions that labels are about into the store, if it does not have them yet."""
+        labelled = {place: each for place, each in zip(places, labels, strict=True) if each.label is not None}
+        found = {place: (each, self._find(each)) for place, each in labelled.items()}
+        made = {place: (each, made) for place, (each, made) in found.items() if made is not None}
+        sought = pl.DataFrame({"place": list(made), "label": [""] * len(made)}, schema=dict.fromkeys(_GIVEN, pl.String))
+        known = {(row["place"], row["round"]) for row in self._store.join(sought, by="key").rows.iter_rows(named=True)}
+        new = [(place, *pair) for place, pair in made.items() if (place, pair[1].round) not in known]
+        if not new:
+            return
+        ids = ids_from(self._store.next_id(), len(new))
+        rows = pl.DataFrame(
+            {
+                "id": ids,
+                "key": [place for place, _, _ in new],
+                "source": np.zeros(len(new), dtype=np.int64),
+                "line": ids,
+                "round": [each.round for _, _, each in new],
+                "predicted": [each.prediction for _, _, each in new],
+                "features": [self._features(label) for _, label, _ in new],
+            },
+            schema_overrides={"features": pl.String},
+        )
+        self._store.add_predictions(rows.with_columns(scores=pl.lit(None, pl.Binary)), learned=False)
+
+    def _features(self, label: Label) -> str | None:
+        if label.row is None:
+            return None
+        return features_to_json(self._reader.frame_of([label.row]), self._table_model.encoder)[0]
 
     def _unknown(self, labels: list[Label]) -> dict[str, int]:
         """Return the labels that the reference does not have, and how often each is there: a new class, or misspelt.
@@ -174,24 +224,6 @@ class Executor:
         if label.id is not None:
             return read_id(label.id, self._reader.salt)
         return self._idempotency.prediction(key_text(label.key))
-
-    def _observe(self, column: str, matched: list[tuple[Label, MadePrediction]]) -> None:
-        if all(each.label is None for each, _ in matched):
-            return
-        places = [each.id if each.id is not None else key_text(each.key) for each, _ in matched]
-        frame = pl.DataFrame({column: places})
-        rows = [each.row for each, _ in matched]
-        if all(row is not None for row in rows):
-            frame = frame.hstack(self._reader.frame_of([row or {} for row in rows]))
-        predictions = pl.DataFrame(
-            {
-                column: places,
-                "prediction": [made.prediction for _, made in matched],
-                "round": [made.round for _, made in matched],
-            }
-        )
-        y = pl.Series([label_text(each.label, self._table_model.kind) for each, _ in matched], dtype=pl.String)
-        self._table_model.observe(frame, y, predictions=predictions, key=column)
 
     def _n_labelled(self) -> int:
         labels = self._table_model.model.state_.late_labels
@@ -410,6 +442,7 @@ class Learner:
             if self._is_save_due():
                 self.save()
         self.save(is_last=True)
+        self._executor.close()
 
     def _take(self) -> list[Pending] | None:
         """Return the batches that are pending; none if it is time to look around, None at the end."""
@@ -564,10 +597,11 @@ def open_owned(folder: Path, limits: Limits, estimator: str | None = None) -> Ow
         table_model.log_position = LogPosition(opened.log.name, opened.log.n_records)
         save_table_model(table_model, folder)
     # What was accepted once counts, also if the limits are lower now.
-    again = Executor(table_model, BatchReader(table_model, NO_LIMITS), idempotency)
+    store = open_store(table_model, folder)
+    again = Executor(table_model, BatchReader(table_model, NO_LIMITS), idempotency, store)
     n_replayed = _replay(table_model, opened, again, place / LOG)
     reader = BatchReader(table_model, limits)
-    executor = Executor(table_model, reader, idempotency)
+    executor = Executor(table_model, reader, idempotency, store)
     return OwnedModel(
         table_model, reader, opened.log, idempotency, executor, place / IDEMPOTENCY, n_replayed, opened.n_cut
     )

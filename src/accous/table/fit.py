@@ -34,6 +34,7 @@ from accous.model.heldout import (
     hold_out,
     split_rows,
 )
+from accous.model.order import Order, OrderKind, look_for_order
 from accous.model.pair import AUTO
 from accous.model.predictors import last_step, require_sample_weight, sharing_fits
 from accous.parameters import require_choice
@@ -42,12 +43,12 @@ from accous.ratio.one_step import KLIEP, KMM, ULSIF, LogisticRatio
 from accous.ratio.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.table.checks import (
     Remark,
-    RowOrder,
     find_order,
     leave_out_traps,
     not_in_order,
     put_in_order,
     remarks_on_labels,
+    remarks_on_one_day,
     remarks_on_repeats,
     remarks_on_span,
     remarks_on_texts,
@@ -90,7 +91,7 @@ class ReferenceTable:
     X : array of shape (n_rows, n_features)
     bad_rows : list of BadRow
         The rows set aside.
-    order : RowOrder
+    order : Order
         What orders the rows of ``frame``, ``X`` and ``y``: if it is known, they are in order of time.
     choices : Choices
         About the columns: the user's, and the traps that are left out.
@@ -105,7 +106,7 @@ class ReferenceTable:
     encoder: ColumnEncoder
     X: NDArray[np.float64]
     bad_rows: list[BadRow]
-    order: RowOrder
+    order: Order
     choices: Choices
     remarks: list[Remark]
     task: LabelTask = CLASSES
@@ -113,7 +114,7 @@ class ReferenceTable:
     @property
     def time_order(self) -> IntArray | None:
         """The rows in order of time, which they are in; None if they have none."""
-        return np.arange(len(self.y)) if self.order.is_known else None
+        return np.arange(len(self.y)) if self.order.is_in_time else None
 
     def split(self, seed: int = 0) -> Split:
         """Return which rows are held out of which fits."""
@@ -147,24 +148,23 @@ def read_reference(
         What the label is; None decides by its values.
     """
     frame, pieces = _read_frame(table, label, choices)
-    bad_rows = [bad for chunk in pieces for bad in chunk.bad_rows]
-    labels = to_texts(frame[label])
-    frame = frame.drop(exactly([label]))
+    labels, frame = to_texts(frame[label]), frame.drop(exactly([label]))
     found_task = find_task(labels, label, task)
     is_no_number = found_task.is_bad(labels)
+    bad_rows = [bad for chunk in pieces for bad in chunk.bad_rows] + _bad_labels(pieces, label, labels, is_no_number)
     is_good = labels.is_not_null().to_numpy() & ~is_no_number
     if not is_good.any():
         raise DataError(f"{table.name} has no row with a label.")
     order = find_order(frame.filter(is_good), choices, is_ordered=is_ordered)
     ordered = put_in_order(frame, order)
     good = frame[ordered.rows[is_good[ordered.rows]]]
-    has_order = order.is_known if is_ordered is not None else order.is_known or None
+    has_order = None if order is None else order.is_in_time
     choices, remarks = leave_out_traps(good, choices, has_order=has_order)
     encoder = ColumnEncoder.learn(good, choices).with_records(good)
     features = encoder.encode(frame)
-    bad_rows += _bad_labels(pieces, label, labels, is_no_number)
     bad_values = [(bad.row, bad.column, bad.reason) for bad in features.bad_values]
-    bad_values += [(int(row), str(order.column), "the time cannot be read") for row in np.flatnonzero(ordered.is_bad)]
+    column = "" if order is None else str(order.column)
+    bad_values += [(int(row), column, "the time cannot be read") for row in np.flatnonzero(ordered.is_bad)]
     for row, column, reason in bad_values:
         if is_good[row]:
             is_good[row] = False
@@ -175,6 +175,7 @@ def read_reference(
     rows = ordered.rows[is_good[ordered.rows]]
     y = found_task.read(labels[rows], label, table.name)
     frame, X = frame[rows], np.ascontiguousarray(features.X[rows])
+    order = order or look_for_order(X, y, has_classes=found_task.kind != "regressor")
     found = ReferenceTable(frame, y, encoder, X, bad_rows, order, choices, remarks, found_task)
     return replace(found, remarks=remarks_on_repeats(frame, y, is_whole=not choices.drop) + remarks + _remarks(found))
 
@@ -182,9 +183,9 @@ def read_reference(
 def _remarks(table: ReferenceTable) -> list[Remark]:
     """Return what you should know about the order, about columns that are used, and about texts that are not."""
     frame, plans, choices = table.frame, table.encoder.plans, table.choices
-    dates = unsorted_dates(frame, choices) if table.order.by == "rows" else []
+    dates = unsorted_dates(frame, choices) if table.order.kind is OrderKind.GIVEN else []
     found = [Remark("order", name, not_in_order(name)) for name in dates]
-    found += remarks_on_span(frame, table.order)
+    found += remarks_on_one_day(frame, choices, table.order) + remarks_on_span(frame, table.order)
     found += remarks_on_texts(frame, plans) + remarks_on_labels(frame, plans, table.y, table.task.kind)
     told = [str(remark.column) for remark in table.remarks]
     return found + remarks_on_used(frame, plans, {*choices.keep, *told})
@@ -347,7 +348,7 @@ def error_of_constant(reference: ReferenceTable) -> float:
     an order, and with too few rows for blocks, it is that of all rows.
     """
     y, is_number = reference.y, reference.task.kind == "regressor"
-    split = reference.split() if reference.order.is_known else []
+    split = reference.split() if reference.order.is_in_time else []
     everything = np.arange(len(y))
     losses = []
     for rows, rest in split or [(everything, everything)]:
@@ -360,6 +361,21 @@ def error_of_constant(reference: ReferenceTable) -> float:
 
 
 _BATCH_SIZE = 10
+_TOLD = (OrderKind.GIVEN, OrderKind.TIMES, OrderKind.UNORDERED)
+_OTHERWISE = {
+    OrderKind.COLUMN: "Otherwise: --time COL or --no-ordered.",
+    OrderKind.FOUND: "Otherwise: --no-ordered.",
+    OrderKind.NOT_FOUND: "Otherwise: --ordered or --time COL.",
+    OrderKind.SORTED_BY_LABEL: "Otherwise: --ordered or --time COL.",
+    OrderKind.FEW_ROWS: "If they are: --ordered or --time COL.",
+}
+
+
+def order_in_words(order: Order) -> str:
+    """Say what is known about the order of the rows, and how to say otherwise."""
+    return f"{order.sentence} {_OTHERWISE.get(order.kind, '')}".strip()
+
+
 # Features times classes: with more, boosted trees take too long.
 _MOST_FEATURES_OF_CLASSES = 10_000
 # What share of the work is done after the steps of a fit with an order.
@@ -426,15 +442,15 @@ class FitJob:
     @property
     def remarks(self) -> list[Remark]:
         """What you should know about the reference: how it is ordered, and which traps it has."""
-        sentence, task = self.reference.order.sentence(), self.reference.task
+        order_found, task = self.reference.order, self.reference.task
         first = [Remark("task", self.label, task.sentence)] if task.sentence else []
-        order = [] if sentence is None else [Remark("order", self.reference.order.column, sentence)]
+        order = [] if order_found.kind in _TOLD else [Remark("order", order_found.column, order_in_words(order_found))]
         return first + order + self.reference.remarks
 
     @property
     def is_ordered(self) -> bool:
         """Whether the rows of ``reference`` are in order of time."""
-        return self.reference.order.is_known
+        return self.reference.order.is_in_time
 
     @property
     def estimator(self) -> str:
@@ -470,7 +486,7 @@ class FitJob:
             model = make_model(encoder).set_params(ratio=NoShift())
             parts = (Combination(0.0), Combination(1.0)) if is_pair else (None,)
             on_progress(next(n_done) / len(split))
-            return [partial(clone(model).fit_with, combination=part) for part in parts]
+            return [partial(clone(model).fit_with, order=False, combination=part) for part in parts]
 
         with _without_warnings():
             found = hold_out_rows(reference, fits_on, split)
@@ -481,7 +497,7 @@ class FitJob:
             task = make_model(reference.encoder).read_task(reference.y)
             self.combination = combine(task, split, found[0], found[1], np.ones(len(task)))
             answers = self.combination.mixed(*found)
-        self.held_out = held_out_of(split, answers, is_in_time=reference.order.is_known)
+        self.held_out = held_out_of(split, answers, is_in_time=reference.order.is_in_time)
 
     @property
     def error(self) -> float | None:
@@ -509,7 +525,8 @@ class FitJob:
             on_progress(_OF_REPLAYS)
             with _without_warnings():
                 model = self._maker()(reference.encoder)
-                model.fit_with(reference.X, reference.y, order=found, combination=self.combination)
+                order = found or (False if self.is_ordered else reference.order)
+                model.fit_with(reference.X, reference.y, order=order, combination=self.combination)
         model.held_out_ = self.held_out
         table_model = TableModel(model=model, encoder=reference.encoder, label=self.label, settings=self._settings())
         folder = options.output
@@ -599,7 +616,7 @@ class FitJob:
         shared: dict[str, Any] = {
             "refit_budget": options.refit_budget,
             "standardize": False,
-            "caution": options.caution,
+            "adaptation": options.adaptation,
             "random_state": options.seed,
         }
 
@@ -658,7 +675,7 @@ def _time_column(options: FitOptions, table: TableReader, label: str) -> str | N
     if options.time is None:
         return None
     if options.ordered is not None:
-        option = "--ordered" if options.ordered else "--unordered"
+        option = "--ordered" if options.ordered else "--no-ordered"
         raise ParameterError(f"--time sorts the rows: leave out {option}, or --time.")
     if options.time not in table.columns:
         raise no_such_column(table, options.time, label=label)
