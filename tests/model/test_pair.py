@@ -201,7 +201,7 @@ def test_without_an_order_every_row_is_held_out_once():
 
 @pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
 def test_both_adapt_by_weights(share):
-    model = AdaptiveClassifier("auto", fallback="none").fit_with(ROWS, LABELS, combination=Combination(share))
+    model = AdaptiveClassifier("auto", adaptation="always").fit_with(ROWS, LABELS, combination=Combination(share))
     before = model.predict_proba(LATER)
     for start in range(0, 80, 10):
         model.adapt(LATER[start : start + 10])
@@ -314,3 +314,26 @@ def test_class_weights_multiply_base_weights(estimator, tmp_path):
 def test_class_weights_that_cannot_be_used_are_refused(estimator, class_weight, culprit):
     with pytest.raises(ParameterError, match=culprit):
         AdaptiveClassifier(estimator, class_weight=class_weight).fit(ROWS, LABELS)
+
+
+def test_class_weights_count_once_in_replays():
+    rare = np.where(np.arange(N) % 10 == 0, 1, 0)
+    model = AdaptiveClassifier(class_weight={0: 1.0, 1: 4.0}).fit(ROWS, rare, order=True)
+    weights = np.where(rare == 1, 4.0, 1.0)
+    assert AdaptiveClassifier().fit(ROWS, rare, weights, order=True).backtest_.looks == model.backtest_.looks
+
+
+# --- what a long fit says ---------------------------------------------------------------------------------------
+
+
+def test_a_long_fit_logs_its_steps_and_a_short_one_nothing(caplog, monkeypatch):
+    caplog.set_level("INFO", "accous")
+    AdaptiveClassifier().fit(ROWS[:50], LABELS[:50])
+    assert not caplog.records
+    monkeypatch.setattr("accous.model.estimators._SECONDS_BETWEEN_LOGS", 0.0)
+    AdaptiveClassifier("auto").fit(ROWS, LABELS, order=True)
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0].endswith("33% of the held-out rows are predicted.")
+    assert said[-1].endswith("done.")
+    assert sum("replays" in each for each in said) >= 3
+    assert sum("whole reference" in each for each in said) == 1, "not of the fits inside"

@@ -494,8 +494,9 @@ class FitJob:
             return
         answers = found[0]
         if is_pair:
-            task = make_model(reference.encoder).read_task(reference.y)
-            self.combination = combine(task, split, found[0], found[1], np.ones(len(task)))
+            model = make_model(reference.encoder)
+            task = model.read_task(reference.y)
+            self.combination = combine(task, split, found[0], found[1], model.class_weights(task))
             answers = self.combination.mixed(*found)
         self.held_out = held_out_of(split, answers, is_in_time=reference.order.is_in_time)
 
