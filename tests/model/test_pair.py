@@ -15,6 +15,7 @@ from accous import AdaptiveClassifier, AdaptiveRegressor, OnlineDensityRatio, ba
 from accous.diagnostics.losses import read_loss
 from accous.exceptions import DataError, ParameterError
 from accous.model.heldout import Combination, combine, split_rows, tempered
+from accous.model.predictors import EstimatorRecipe, sharing_fits
 from accous.model.tasks import ClassTask, NumberTask
 from accous.validation import Bounds
 
@@ -238,13 +239,13 @@ def test_saved_loaded_and_run_on_every_bit_is_the_same(tmp_path, kind, y, refit)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-def test_scikit_learn_accepts_it(monkeypatch):
-    monkeypatch.setattr("accous.model.estimators.FEWEST_ROWS_OF_TREES", 2)
+@pytest.mark.parametrize("fewest_rows", [500, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", [AdaptiveClassifier, AdaptiveRegressor])
+def test_scikit_learn_accepts_it(kind, fewest_rows, monkeypatch):
+    monkeypatch.setattr("accous.model.estimators.FEWEST_ROWS_OF_TREES", fewest_rows)
     # Trees bin their columns without weights, and folds are of rows: scikit-learn's own trees fail this too.
     excused = {"check_sample_weight_equivalence_on_dense_data": "rows are binned and held out without their weights"}
-    for model in (AdaptiveClassifier("auto"), AdaptiveRegressor("auto")):
-        found = check_estimator(model, expected_failed_checks=excused)
-        assert len(found) > 40
+    assert len(check_estimator(kind("auto"), expected_failed_checks=excused)) > 40
 
 
 def test_few_rows_have_the_linear_predictor_alone():
@@ -321,6 +322,28 @@ def test_class_weights_count_once_in_replays():
     model = AdaptiveClassifier(class_weight={0: 1.0, 1: 4.0}).fit(ROWS, rare, order=True)
     weights = np.where(rare == 1, 4.0, 1.0)
     assert AdaptiveClassifier().fit(ROWS, rare, weights, order=True).backtest_.looks == model.backtest_.looks
+
+
+# --- fits that are shared ---------------------------------------------------------------------------------------
+
+
+def test_the_same_trees_on_the_same_rows_are_searched_once_while_fits_are_shared():
+    task = ClassTask(*np.unique(LABELS, return_inverse=True))
+    rows, other = np.ones(N), np.where(np.arange(N) < 9, 2.0, 1.0)
+
+    def fit(weights, X=ROWS, seed=0):
+        trees = HistGradientBoostingClassifier(max_iter=3, random_state=seed)
+        return EstimatorRecipe(trees, keeps_splits=True).on(X, task).fit(weights, None)
+
+    assert fit(rows) is not fit(rows)
+    with sharing_fits():
+        first = fit(rows)
+        assert fit(rows) is first
+        assert fit(rows.copy(), ROWS.copy()) is first
+        assert all(each is not first for each in (fit(other), fit(rows, ROWS + 1.0), fit(rows, seed=1)))
+        assert np.array_equal(fit(other).predict_proba(LATER), fit(other).predict_proba(LATER))
+    assert fit(rows) is not first
+    assert np.array_equal(fit(rows).predict_proba(LATER), first.predict_proba(LATER))
 
 
 # --- what a long fit says ---------------------------------------------------------------------------------------
