@@ -426,7 +426,12 @@ def confirmed(metric: Metric, calibration: Calibration, recent: Predictions, lab
     true, guessed, of_recent = joined.influences(metric.gradient(rows))
     n_effective = labels.n_effective
     variance = share**2 * float(np.var(of_recent)) / len(recent)
-    variance += _variance_of_mean(true - share * guessed, weight, n_effective)
+    own = _variance_of_mean(true - share * guessed, weight, n_effective)
+    if metric.is_of_numbers:
+        # A few labels seldom hold the largest residuals: held-out rows know the tail better.
+        likely = calibration.expected_rows(recent)
+        own = max(own, float((likely.mass * np.square(metric.gradient(likely))).sum()) / n_effective)
+    variance += own
     low, high = _interval(metric, value, variance, n_effective)
     return Estimate(metric.name, value, low, high, "labels", at_fit(metric, calibration), len(labels))
 
