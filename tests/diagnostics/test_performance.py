@@ -76,9 +76,21 @@ def test_calibration_of_few_rows_stays_near_what_the_model_says():
 
 def test_weights_calibrate_on_rows_that_count():
     made, y = draw(np.random.default_rng(0), 2000)
-    flipped = np.where(np.arange(2000) < 1000, 1 - y, y)
-    weights = np.where(np.arange(2000) < 1000, 1e-6, 1.0)
-    assert ClassCalibration.fit(made, flipped, windows_of(2000), weights).slopes[0] == pytest.approx(0.5, abs=0.15)
+    is_flipped = np.arange(2000) < 1000
+    plain = ClassCalibration.fit(made, np.where(is_flipped, 1 - y, y), windows_of(2000))
+    assert plain.slopes[0] == pytest.approx(0.0, abs=0.1)
+    found = plain.reweighted(np.where(is_flipped, 1e-6, 1e6))
+    assert found.slopes[0] == pytest.approx(0.5, abs=0.1)
+    assert np.ptp(found.slopes - plain.slopes) == pytest.approx(0.0, abs=1e-12)
+    assert plain.reweighted(np.ones(2000)).slopes == pytest.approx(plain.slopes, abs=1e-3)
+
+
+def test_weights_choose_residuals_of_rows_that_count():
+    made, y = numbers(np.random.default_rng(0), 2000)
+    y = np.where(np.arange(2000) < 1000, made.predicted, y)
+    calibration = NumberCalibration.fit(made, y, windows_of(2000))
+    ratio = np.where(np.arange(2000) < 1000, 1e-6, 1e6)
+    assert expected(MAE, calibration.reweighted(ratio), made).value > 1.8 * expected(MAE, calibration, made).value
 
 
 def test_calibration_survives_a_file():

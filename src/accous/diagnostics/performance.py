@@ -37,6 +37,7 @@ LABEL_HALF_LIFE = 125
 _SMALLEST_PROBABILITY = 0.02  # divided by the number of classes
 _PENALTY = 0.3
 _PENALTY_OF_SLOPE = 3.0
+_LARGEST_RATIO = 400.0
 _MOST_GAIN = 1.2  # of labels, by what is expected
 _TINY = 1e-9
 _MOST_BINS = 10
@@ -165,14 +166,24 @@ class ClassCalibration:
     offsets: FloatArray
 
     @classmethod
-    def fit(cls, held_out: Predictions, y: IntArray, window: IntArray, weights: FloatArray | None = None) -> Self:
-        """Fit to held-out rows; ``weights`` are ratios of recent rows over the reference."""
+    def fit(cls, held_out: Predictions, y: IntArray, window: IntArray) -> Self:
+        """Fit to held-out rows."""
         assert held_out.probabilities is not None
         logs = _logarithms(held_out.probabilities)
-        weights = np.ones(len(y)) if weights is None else weights / weights.mean()
         parts = [np.ones(len(y), dtype=bool), *(window != each for each in range(_n_windows(window)))]
-        found = np.array([_fit_scaling(logs[part], y[part], weights[part]) for part in parts])
+        found = np.array([_fit_scaling(logs[part], y[part], np.ones(part.sum())) for part in parts])
         return cls(held_out, y, window, found[:, 0], found[:, 1:])
+
+    def reweighted(self, ratio: FloatArray) -> Self:
+        """Return the calibration for recent rows, given their ratio to the reference at each held-out row.
+
+        What the windows that are left out change is taken as it was without weights.
+        """
+        assert self.held_out.probabilities is not None
+        before = np.concatenate((self.slopes[:1], self.offsets[0]))
+        logs = _logarithms(self.held_out.probabilities)
+        moved = _fit_scaling(logs, self.y, tempered(ratio), before) - before
+        return replace(self, slopes=self.slopes + moved[0], offsets=self.offsets + moved[1:])
 
     @property
     def n_windows(self) -> int:
@@ -225,11 +236,15 @@ class NumberCalibration:
     edges: FloatArray
 
     @classmethod
-    def fit(cls, held_out: Predictions, y: FloatArray, window: IntArray, weights: FloatArray | None = None) -> Self:
-        """Fit to held-out rows; ``weights`` are ratios of recent rows over the reference."""
+    def fit(cls, held_out: Predictions, y: FloatArray, window: IntArray) -> Self:
+        """Fit to held-out rows."""
         n_bins = int(np.clip(len(y) // _ROWS_IN_BIN, 1, _MOST_BINS))
         edges = np.unique(np.quantile(held_out.predicted, np.arange(1, n_bins) / n_bins))
-        return cls(held_out, y, window, np.ones(len(y)) if weights is None else weights, edges)
+        return cls(held_out, y, window, np.ones(len(y)), edges)
+
+    def reweighted(self, ratio: FloatArray) -> Self:
+        """Return the calibration for recent rows, given their ratio to the reference at each held-out row."""
+        return replace(self, weights=tempered(ratio))
 
     @property
     def n_windows(self) -> int:
@@ -288,6 +303,12 @@ def windows_of(n_rows: int, n_windows: int = 6) -> IntArray:
     return (np.arange(n_rows) * n_windows // max(1, n_rows)).astype(np.int64)
 
 
+def tempered(ratio: FloatArray) -> FloatArray:
+    """Return weights of held-out rows with mean 1: the root of the ratio was closer than all or nothing of it."""
+    weights = np.sqrt(np.clip(ratio, 1.0 / _LARGEST_RATIO, _LARGEST_RATIO))
+    return np.asarray(weights / weights.mean())
+
+
 def _n_windows(window: IntArray) -> int:
     return int(window.max()) + 1 if len(window) else 0
 
@@ -301,7 +322,7 @@ def _softmax(scores: FloatArray) -> FloatArray:
     return exponentials / exponentials.sum(axis=1, keepdims=True)
 
 
-def _fit_scaling(logs: FloatArray, y: IntArray, weights: FloatArray) -> FloatArray:
+def _fit_scaling(logs: FloatArray, y: IntArray, weights: FloatArray, first: FloatArray | None = None) -> FloatArray:
     """Return a slope and an offset for each class; the penalty pulls them to probabilities as they are."""
     true = one_hot(y, logs.shape[1])
     start = np.concatenate(([1.0], np.zeros(logs.shape[1])))
@@ -315,7 +336,7 @@ def _fit_scaling(logs: FloatArray, y: IntArray, weights: FloatArray) -> FloatArr
         slopes = np.concatenate(([(excess * logs).sum()], excess.sum(axis=0)))
         return float(value + 0.5 * (penalty * away**2).sum()), slopes + penalty * away
 
-    return np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B").x)
+    return np.asarray(minimize(loss, start if first is None else first, jac=True, method="L-BFGS-B").x)
 
 
 # --- Recent rows and labels joined
