@@ -38,6 +38,7 @@ _SMALLEST_PROBABILITY = 0.02  # divided by the number of classes
 _PENALTY = 0.3
 _PENALTY_OF_SLOPE = 3.0
 _LARGEST_RATIO = 400.0
+_FEWEST_OF_CLASS = 5
 _MOST_GAIN = 1.2  # of labels, by what is expected
 _TINY = 1e-9
 _MOST_BINS = 10
@@ -419,21 +420,25 @@ class _JoinedNumbers:
 
 
 def at_fit(metric: Metric, calibration: Calibration, chosen: Any = slice(None)) -> float:
-    """Return the metric on held-out rows."""
-    return metric.value(calibration.true_rows(chosen))
+    """Return the metric on held-out rows; NaN without any."""
+    rows = calibration.true_rows(chosen)
+    return metric.value(rows) if len(rows.mass) else math.nan
 
 
 def expected(metric: Metric, calibration: Calibration, recent: Predictions) -> Estimate:
-    """Return what the metric is on recent rows if labels still follow from inputs as they did."""
+    """Return what the metric is on recent rows if labels still follow from inputs as they did; NaN without any."""
+    before = at_fit(metric, calibration)
+    if not len(recent):
+        return Estimate(metric.name, math.nan, math.nan, math.nan, "expected", before, 0)
     rows = calibration.expected_rows(recent)
     value, slopes = metric.value(rows), metric.gradient(rows)
-    variance = float((rows.mass * np.square(slopes)).sum()) / max(1, len(recent))
+    variance = float((rows.mass * np.square(slopes)).sum()) / len(recent)
     without = [metric.value(calibration.expected_rows(recent, each)) for each in range(calibration.n_windows)]
     if len(without) > 1:
         # The jackknife by windows of time sees what rows close to one another share.
         variance += (len(without) - 1) * float(np.var(without))
     low, high = _interval(metric, value, variance, len(recent))
-    return Estimate(metric.name, value, low, high, "expected", at_fit(metric, calibration), 0)
+    return Estimate(metric.name, value, low, high, "expected", before, 0)
 
 
 def confirmed(metric: Metric, calibration: Calibration, recent: Predictions, labels: Labels) -> Estimate:
@@ -459,11 +464,19 @@ def confirmed(metric: Metric, calibration: Calibration, recent: Predictions, lab
 
 def estimate(metric: Metric, calibration: Calibration, recent: Predictions, labels: Labels) -> Estimate:
     """Return what labels confirm if there are enough of them, or else what is expected."""
-    if labels.n_effective >= FEWEST_LABELS:
+    if len(recent) and labels.n_effective >= FEWEST_LABELS and _have_both_sides(metric, labels):
         found = confirmed(metric, calibration, recent, labels)
         if not math.isnan(found.value):
             return found
     return replace(expected(metric, calibration, recent), n_labels=len(labels))
+
+
+def _have_both_sides(metric: Metric, labels: Labels) -> bool:
+    """Whether labels hold a few rows of the class that a metric is about, and a few of others."""
+    if len(metric.classes) != 1:
+        return True
+    n_of_class = int((labels.y == metric.classes[0]).sum())
+    return min(n_of_class, len(labels) - n_of_class) >= _FEWEST_OF_CLASS
 
 
 def gaps(metric: Metric, calibration: Calibration) -> FloatArray:
