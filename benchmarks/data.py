@@ -206,9 +206,11 @@ STREAMS = {
     "metro_traffic": Stream("traffic_volume", ("datetime",), has_numbers=True),
     "powersupply": Stream(),
 }
+BLOCKS = "arabic_digits"
+_MIXED_ROWS, _ROWS_IN_TURN = 2_500, 750
+_BLOCK_ROWS = 750
 NUMBER_STREAMS = tuple(name for name, stream in STREAMS.items() if stream.has_numbers)
 _DATES = {"arrival_date", "Date", "Flight_Date", "datetime", "sched_dep", "time", "trip_start"}
-_MIXED_ROWS, _ROWS_IN_TURN = 2_500, 750
 
 
 def read_stream(name: str, most_rows: int, *, as_numbers: bool = False) -> tuple[Any, NDArray[Any]]:
@@ -227,6 +229,19 @@ def read_stream(name: str, most_rows: int, *, as_numbers: bool = False) -> tuple
         values = label.cast(pl.Float64)
         label = (values > values.head(max(1_000, len(values) // 10)).median()).cast(pl.Int64)
     return X, np.array(label.cast(pl.String).to_list())[rows]
+
+
+def read_blocks(n_reference: int, seed: int = 0) -> tuple[FloatArray, NDArray[Any]]:
+    """Return spoken digits: a reference of as many women as men, then blocks of women and men in turn."""
+    frame = pl.read_csv(Path(os.environ["ACCOUS_DATA"]) / "streams" / f"{BLOCKS}.csv.gz")
+    random, is_first = np.random.default_rng(seed), frame["speaker_sex"].to_numpy() == frame["speaker_sex"].min()
+    parts = [random.permutation(np.flatnonzero(is_first)), random.permutation(np.flatnonzero(~is_first))]
+    half = n_reference // 2
+    reference = random.permutation(np.concatenate((parts[0][:half], parts[1][: n_reference - half])))
+    rest = [part[half : len(part) - (len(part) - half) % _BLOCK_ROWS].reshape(-1, _BLOCK_ROWS) for part in parts]
+    rows = np.concatenate((reference, *(block for pair in zip(*rest, strict=False) for block in pair)))
+    X = frame.drop("digit", "speaker_sex").to_numpy().astype(np.float64)
+    return X[rows], frame["digit"].to_numpy()[rows]
 
 
 def read_times(name: str, most_rows: int, row_numbers: list[int]) -> list[str] | None:

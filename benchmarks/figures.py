@@ -321,11 +321,11 @@ def draw_columns() -> Any:
 
 
 def draw_harm() -> Figure:
-    """Draw the points above the fixed model, without and with the fallback."""
+    """Draw the points above the fixed model, without and with the safeguards."""
     rows = kept("trust")["harm"]
     figure = Figure(figsize=(8.0, 5.2), layout="constrained", dpi=120)
     axes, places = figure.subplots(), np.arange(len(rows))
-    styles = (("none", "without the fallback", "#D55E00", -0.15), ("auto", "with it", "#0072B2", 0.15))
+    styles = (("always", "without the safeguards", "#D55E00", -0.15), ("auto", "with it", "#0072B2", 0.15))
     for name, label, colour, offset in styles:
         means, errors = ([row[key] for row in rows] for key in (name, f"{name}_standard_error"))
         axes.errorbar(means, places + offset, xerr=errors, fmt="o", color=colour, label=label, markersize=4.0)
@@ -337,7 +337,7 @@ def draw_harm() -> Figure:
     axes.set_xlabel("points above the error of the fixed model, ± standard error over splits")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
-    axes.set_title("Without and with the fallback", loc="left", fontweight="bold")
+    axes.set_title("Without and with the safeguards", loc="left", fontweight="bold")
     return figure
 
 

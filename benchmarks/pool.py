@@ -48,15 +48,15 @@ class Arm:
     name: str
     pool: str = "auto"
     memory: int = 4
-    fallback: str = "auto"
+    adaptation: str = "auto"
 
     def model(self, random_state: Any = 0) -> AdaptiveClassifier:
         """Return the unfitted classifier."""
         ratio = OnlineDensityRatio(pool=self.pool, memory=self.memory, random_state=random_state)
-        return AdaptiveClassifier(ratio=ratio, standardize=False, fallback=self.fallback, random_state=random_state)
+        return AdaptiveClassifier(ratio=ratio, standardize=False, adaptation=self.adaptation, random_state=random_state)
 
 
-ENSEMBLE = Arm("ensemble (paper)", pool="none", fallback="none")
+ENSEMBLE = Arm("ensemble (paper)", pool="none", adaptation="always")
 DEFAULT = Arm("default")
 ARMS = (ENSEMBLE, Arm("ensemble, safety net", pool="none"), Arm("pool without memory", memory=0), DEFAULT)
 

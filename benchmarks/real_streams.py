@@ -1,6 +1,6 @@
 """Fixed, adapted and estimated errors on real streams in order of time, and how far the claims about them are true.
 
-``python -m benchmarks.real_streams`` replays the twenty-one streams of ``ACCOUS_DATA`` as classes, with references of
+``python -m benchmarks.real_streams`` replays the streams of ``ACCOUS_DATA`` as classes, with references of
 300, 1,000 and 4,000 rows from the start and batches of 10; ``--numbers`` replays the four whose label is a number, with
 references of 1,000 and 4,000 rows. It looks every 500 rows and compares what the model says with the labels of 500 rows
 either side. Constants were chosen on the streams marked "chosen", and none on the numbers. Every run is kept in a file,
@@ -42,12 +42,11 @@ class Run:
     batch_size: int = 10
     has_numbers: bool = False
     is_ordered: bool = True
-    caution: str = "normal"
 
     def model(self) -> Any:
         """Return the unfitted model."""
         kind = AdaptiveRegressor if self.has_numbers else AdaptiveClassifier
-        return kind(caution=self.caution, standardize=False)
+        return kind(standardize=False)
 
 
 # --- play -------------------------------------------------------------------------------------------------------
@@ -63,7 +62,7 @@ def play(run: Run, most_rows: int = MOST_ROWS) -> Row | None:
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore")
         model, X = run.model(), prepare(rows[:n])(rows)
-        model.fit(X[:n], y[:n], order=backtest(model, rows[:n], y[:n], prepare=prepare) if run.is_ordered else None)
+        model.fit(X[:n], y[:n], order=backtest(model, rows[:n], y[:n], prepare=prepare) if run.is_ordered else False)
 
         def before(batch: slice) -> None:
             if run.has_numbers:
@@ -231,13 +230,12 @@ def main() -> None:
     parser.add_argument("--streams", nargs="*")
     parser.add_argument("--references", nargs="*", type=int)
     parser.add_argument("--batches", nargs="*", type=int, default=[10])
-    parser.add_argument("--caution", default="normal")
     parser.add_argument("--unordered", action="store_true", help="do not say that the reference is in order of time")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     RUNS.mkdir(parents=True, exist_ok=True)
     runs = [
-        Run(stream, n, batch_size, options.numbers, not options.unordered, options.caution)
+        Run(stream, n, batch_size, options.numbers, not options.unordered)
         for batch_size in options.batches
         for n in options.references or ([1_000, 4_000] if options.numbers else [300, 1_000, 4_000])
         for stream in options.streams or (NUMBER_STREAMS if options.numbers else STREAMS)

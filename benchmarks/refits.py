@@ -23,7 +23,7 @@ def run_policy(batch_size: int, shift: str, policy: str, n_rounds: int) -> tuple
     """Return the mean exact risk before each round, and the refits per round."""
     stream = GaussianStream(SHIFTS[shift], n_rounds=n_rounds, batch_size=batch_size)
     estimator = LogisticRegression(solver="newton-cholesky")
-    model = AdaptiveClassifier(estimator, refit=policy, standardize=False, fallback="none").fit(*stream.reference())
+    model = AdaptiveClassifier(estimator, refit=policy, standardize=False, adaptation="always").fit(*stream.reference())
     risks = []
     for batch in stream:
         risks.append(stream.risk(model.estimator_, batch.alpha))

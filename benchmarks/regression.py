@@ -36,7 +36,7 @@ def measure_gap(shift: str, seed: int, n_rounds: int = 10_000) -> dict[str, Any]
         oracles: dict[float, float] = {}
         for batch in stream:
             sums["adapted"] += stream.risk(model, batch.alpha)
-            sums["held"] += float(model.state_.fallback.veto.is_held)
+            sums["held"] += float(model.state_.safeguards.veto.is_held)
             if batch.alpha not in oracles:
                 weights = stream.reference_ratio(batch.alpha)
                 oracles[batch.alpha] = stream.risk(erm.fit(weights / weights.mean(), None), batch.alpha)

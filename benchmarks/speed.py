@@ -118,7 +118,7 @@ def prepare(shape: Shape) -> tuple[AdaptiveClassifier, list[FloatArray]]:
     mean = rng.normal(scale=0.3, size=n_features)
     n_rounds = WARM_UP_ROUNDS if narrow else WIDE_WARM_UP_ROUNDS
     batches = [mean + rng.normal(size=(batch_size, n_features)) for _ in range(n_rounds)]
-    model = AdaptiveClassifier(standardize=False, refit=10**9, fallback="none").fit(X, y)
+    model = AdaptiveClassifier(standardize=False, refit=10**9, adaptation="always").fit(X, y)
     for batch in batches:
         model.adapt(batch)
     model.set_params(refit="always")

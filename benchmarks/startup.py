@@ -41,7 +41,7 @@ FIRST_USE = """
 import numpy as np
 from accous import AdaptiveClassifier
 X = np.random.default_rng(0).normal(size=(200, 3))
-model = AdaptiveClassifier(standardize=False, refit="always", fallback="none").fit(X, X[:, 0] > X[:, 1])
+model = AdaptiveClassifier(standardize=False, refit="always", adaptation="always").fit(X, X[:, 0] > X[:, 1])
 for _ in range(9):
     model.adapt(X[:2])
     model.predict(X[:1])
@@ -53,7 +53,7 @@ from accous import AdaptiveClassifier
 rng = np.random.default_rng(0)
 X = rng.normal(size=(1000, 12))
 y = X[:, 0] + rng.normal(size=1000) > 0
-model = AdaptiveClassifier(standardize=False, refit="always", fallback="none").fit(X, y)
+model = AdaptiveClassifier(standardize=False, refit="always", adaptation="always").fit(X, y)
 batches = rng.normal(0.3, size=(500, 1, 12))
 for batch in batches:
     model.adapt(batch)

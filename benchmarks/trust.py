@@ -1,6 +1,6 @@
 """What the model tells about itself beside the truth: the figures of docs/trust.md.
 
-Run ``python -m benchmarks.trust`` for all parts, or name some of them: harm (what the fallback saves and costs),
+Run ``python -m benchmarks.trust`` for all parts, or name some of them: harm (what the safeguards save and cost),
 insights (label-free risk, prediction sets, audits) and drift (events beside ADWIN). Errors are exact: in closed form on
 Gaussian streams, on all rows of both pools on tables. Each part replaces its rows in ``benchmarks/results/trust.json``.
 """
@@ -34,10 +34,10 @@ def means(found: list[dict[str, float]]) -> dict[str, float]:
     return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
 
 
-# --- harm: what the fallback saves and what it costs --------------------------------------------------------------
+# --- harm: what the safeguards save and what it costs --------------------------------------------------------------
 
 ROUNDS_BETWEEN_SCORES = 5
-FALLBACKS = ("none", "auto")
+ADAPTATIONS = ("always", "auto")
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ class HarmCase:
 
 
 def measure_excess(case: HarmCase, seed: int) -> dict[str, float]:
-    """Return the mean error above that of the fixed model, in points, without and with the fallback."""
+    """Return the mean error above that of the fixed model, in points, without and with the safeguards."""
     problem = case.problem(seed)
-    models = {each: AdaptiveClassifier(standardize=False, fallback=each) for each in FALLBACKS}
+    models = {each: AdaptiveClassifier(standardize=False, adaptation=each) for each in ADAPTATIONS}
     for model in models.values():
         model.fit(problem.X, problem.y)
-    of_fixed = problem.component_risks(models["none"].estimator_)
-    excess: dict[str, list[float]] = {name: [] for name in FALLBACKS}
+    of_fixed = problem.component_risks(models["always"].estimator_)
+    excess: dict[str, list[float]] = {name: [] for name in ADAPTATIONS}
     with one_blas_thread():
         for number, (batch, alpha) in enumerate(zip(problem.batches(), problem.alphas, strict=True), start=1):
             for name, model in models.items():
@@ -79,17 +79,17 @@ def measure_excess(case: HarmCase, seed: int) -> dict[str, float]:
 def harm_row(case: HarmCase, found: list[dict[str, float]]) -> Row:
     """Return means, standard errors and the 90 % quantile over splits."""
     row: Row = dict(vars(case)) | {"n_splits": len(found)}
-    for name in FALLBACKS:
+    for name in ADAPTATIONS:
         values = np.array([one[name] for one in found])
         row[name] = float(values.mean())
         row[f"{name}_standard_error"] = float(values.std(ddof=1) / np.sqrt(len(values)))
         row[f"{name}_quantile_90"] = float(np.quantile(values, 0.9))
-    row["share_of_gain_lost"] = (row["auto"] - row["none"]) / -row["none"] if row["none"] < -0.5 else None
+    row["share_of_gain_lost"] = (row["auto"] - row["always"]) / -row["always"] if row["always"] < -0.5 else None
     return row
 
 
 def harm(options: argparse.Namespace) -> list[Row]:
-    """Measure the excess over the fixed model, without and with the fallback."""
+    """Measure the excess over the fixed model, without and with the safeguards."""
     sizes = {"batch_size": 1, "n_rounds": options.rounds}
     cases = [HarmCase("gauss", shift, n, **sizes) for n in (1000, 300) for shift in SHIFTS]
     if data_folder() is not None:

@@ -132,7 +132,7 @@ def play(model, batches):
 def played(n_rounds=10, **parameters):
     """A model of the plain method, unless told otherwise, after a fit and a few rounds."""
     return play(
-        AdaptiveClassifier(**{"fallback": "none"} | parameters).fit(*labelled_rows()), drifting_batches(n_rounds)
+        AdaptiveClassifier(**{"adaptation": "always"} | parameters).fit(*labelled_rows()), drifting_batches(n_rounds)
     )
 
 

@@ -1170,15 +1170,13 @@ class MovingGaussianStream:
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features)
+            Finite rows.
         alpha : float
             How far along the path, in [0, 1].
         """
         require_number_in("alpha", alpha, 0, 1)
-        rows = np.asarray(X, dtype=np.float64)
-        if rows.ndim != 2 or rows.shape[1] != self.n_features:
-            raise DataError(f"X must have shape (n_rows, {self.n_features}), got {rows.shape}.")
         mean = alpha * self._mean
-        ratio: FloatArray = np.exp(rows @ mean - 0.5 * mean @ mean)
+        ratio: FloatArray = np.exp(_as_finite_rows(X, self.n_features) @ mean - 0.5 * mean @ mean)
         return ratio
 
     def reference_ratio(self, alpha: float) -> FloatArray:

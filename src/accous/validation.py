@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from copy import deepcopy
+from dataclasses import dataclass
 from importlib import import_module
 from numbers import Number
 from textwrap import shorten
@@ -79,6 +80,7 @@ def select_columns(estimator: Any, X: Any, *, any_order: bool = True) -> Any:
 
 _LARGEST_REFERENCE_VALUE = 1e150
 _MANY_VALUES = 8192
+_ENDS = (0.001, 0.5, 0.999)
 # What to do about columns that cannot be read, by whoever reads them.
 _FEATURE_MAP = "pass the ratio estimator a transformer that {}: OnlineDensityRatio(feature_map=...)"
 _PIPELINE = (
@@ -91,10 +93,12 @@ class WrongTypeError(DataError, TypeError):
     """A DataError where scikit-learn raises, and its ``check_estimator`` expects, a TypeError."""
 
 
-def read_rows(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 1) -> FloatArray:
+def read_rows(
+    estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 1, takes_missing: bool = False
+) -> FloatArray:
     """Return ``X`` as a finite float array of the right width; ``reset`` sets the width and column names from ``X``.
 
-    Columns of a frame that the reference does not have are left out.
+    Columns of a frame that the reference does not have are left out. ``takes_missing`` lets NaN pass.
     """
     if not reset and _is_ready(estimator, X, min_rows):
         rows: FloatArray = X
@@ -105,10 +109,54 @@ def read_rows(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 
         _require_no_images(X)
         X = X if reset else select_columns(estimator, X, any_order=False)
         rows = _convert(estimator, X, reset=reset, min_rows=min_rows)
-    require_finite(rows, X, reader=estimator)
+    require_finite(rows, X, reader=estimator, takes_missing=takes_missing)
     if reset:
         _require_moderate(rows, X)
     return rows
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """How far out numbers are passed on, and what stands for missing ones.
+
+    Attributes
+    ----------
+    low, high, middle : array of shape (n_columns,)
+        0.1 and 99.9 % quantiles of a reference and its median; columns with two values at most have no bounds.
+    """
+
+    low: FloatArray
+    high: FloatArray
+    middle: FloatArray
+
+    @classmethod
+    def of(cls, reference: FloatArray) -> Bounds:
+        """Learn them from rows, of which some values may be missing."""
+        low, middle, high = np.zeros((3, reference.shape[1]))
+        low[:], high[:] = -np.inf, np.inf
+        for number, column in enumerate(reference.T):
+            known = column[~np.isnan(column)]
+            if len(known):
+                ends = np.quantile(known, _ENDS)
+                middle[number] = ends[1]
+                # A rare flag would be constant within its quantiles, and cannot run away.
+                if ((known > known.min()) & (known < known.max())).any():
+                    low[number], high[number] = ends[0], ends[2]
+        return cls(low, high, middle)
+
+    @property
+    def without_ends(self) -> Bounds:
+        """Bounds that only fill in what is missing."""
+        return Bounds(np.full_like(self.low, -np.inf), np.full_like(self.high, np.inf), self.middle)
+
+    def filled(self, rows: FloatArray) -> FloatArray:
+        """Return the rows with medians in place of missing values."""
+        is_missing = np.isnan(rows)
+        return np.where(is_missing, self.middle, rows) if is_missing.any() else rows
+
+    def clipped(self, rows: FloatArray) -> FloatArray:
+        """Return the rows without missing values and no further out than the bounds."""
+        return np.clip(self.filled(rows), self.low, self.high)
 
 
 def read_frame(estimator: BaseEstimator, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
@@ -163,7 +211,9 @@ def _copy_by_column(frame: Any) -> Any:
     return by_column
 
 
-def require_finite(rows: FloatArray, X: Any, *, what: str = "", reader: BaseEstimator | None = None) -> None:
+def require_finite(
+    rows: FloatArray, X: Any, *, what: str = "", reader: BaseEstimator | None = None, takes_missing: bool = False
+) -> None:
     """Raise a DataError that names the first row and column with NaN or infinity, with advice for who reads them."""
     # A sum is nearly always finite and costs a fraction of the elementwise test. It may overflow, so the elementwise
     # test follows. The sum of squares never warns; with many values BLAS would use threads for it.
@@ -174,10 +224,9 @@ def require_finite(rows: FloatArray, X: Any, *, what: str = "", reader: BaseEsti
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(rows.sum()):
                 return
-    is_finite = np.isfinite(rows)
-    if is_finite.all():
+    is_bad = np.isinf(rows) if takes_missing else ~np.isfinite(rows)
+    if not is_bad.any():
         return
-    is_bad = ~is_finite
     row, column = (int(index) for index in np.argwhere(is_bad)[0])
     value = "NaN" if np.isnan(rows[row, column]) else f"{rows[row, column]} (infinity)"
     advice = _advice(reader, "imputes")
@@ -250,10 +299,10 @@ def _require_no_images(X: Any) -> None:
 
 def _require_moderate(rows: FloatArray, X: Any) -> None:
     """Raise a DataError that names a column of the reference whose squares would overflow."""
-    largest = np.abs(rows).max(axis=0)
-    if largest.max() > _LARGEST_REFERENCE_VALUE:
-        column = int(largest.argmax())
-        value = rows[np.abs(rows[:, column]).argmax(), column]
+    largest = np.fmax.reduce(np.abs(rows), axis=0)
+    if np.fmax.reduce(largest) > _LARGEST_REFERENCE_VALUE:
+        column = int(np.nanargmax(largest))
+        value = rows[np.nanargmax(np.abs(rows[:, column])), column]
         raise DataError(
             f"{column_label(X, column)} of the reference holds {value:.3g}, too large to compute with; rescale it."
         )

@@ -13,7 +13,7 @@ datasets = ["gaussian"]
 shifts = ["Lin", "Squ"]
 batch_sizes = [5]
 rounds = [24]
-contenders = ["FIX", "uLSIF", "Accous", "oracle"]
+contenders = ["FIX", "uLSIF", "accous", "oracle"]
 seeds = 2
 
 [options.gaussian]

@@ -76,7 +76,7 @@ def test_features_are_bounded_centred_on_the_reference_and_the_same_under_every_
 
 def test_a_run_on_images_is_scored_with_risk_and_ratio():
     spec = read_spec(find_spec("images"))
-    run = next(run for run in spec.runs() if run.contender.name == "Accous")
+    run = next(run for run in spec.runs() if run.contender.name == "accous")
     assert (run.setting.batch_size, run.setting.n_rounds, len(spec.seeds)) == (5, 2000, 5)
     run = type(run)("images", run.problem, run.contender, Setting("Lin", 5, 40, 0, OPTIONS), run.measures)
     record = play(run)

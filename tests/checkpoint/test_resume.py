@@ -173,7 +173,7 @@ def pool_numbers(ratio):
 
 
 def model_numbers(model):
-    check, parts = model.state_.fallback.check, {}
+    check, parts = model.state_.safeguards.check, {}
     if getattr(model.ratio_, "pool_", None) is not None:
         parts |= pool_numbers(model.ratio_)
     parts |= {"weights": model.reference_weight_, "fitted": model.state_.fitted_weights}
@@ -262,11 +262,11 @@ class AlwaysWorse(GaussianNB):
 
 TREES = HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=6, min_samples_leaf=8, random_state=0)
 CLASSIFIERS = {
-    **{f"caution {caution}": AdaptiveClassifier(caution=caution) for caution in ("high", "normal", "low")},
+    **{each: AdaptiveClassifier(adaptation=each) for each in ("auto", "always", "never")},
     "not standardized": AdaptiveClassifier(standardize=False, refit="always"),
-    "boosted trees": AdaptiveClassifier(make_pipeline(StandardScaler(), TREES), caution="low"),
-    "boosted trees, always": AdaptiveClassifier(TREES, refit="always", caution="low"),
-    "vetoed": AdaptiveClassifier(AlwaysWorse(), refit=1, caution="low"),
+    "boosted trees": AdaptiveClassifier(make_pipeline(StandardScaler(), TREES)),
+    "boosted trees, always": AdaptiveClassifier(TREES, refit="always"),
+    "vetoed": AdaptiveClassifier(AlwaysWorse(), refit=1),
     "one-step ratio": AdaptiveClassifier(ratio=ULSIF(random_state=0)),
 }
 CHANGES = {

@@ -106,7 +106,7 @@ def test_fit_prints_the_sentences_and_stores_the_outcome(capsys):
 
 @pytest.mark.slow
 def test_the_same_table_has_the_same_replay_as_fit(capsys):
-    """Both choose the predictor; here it is boosting, because the classes lie in a ring."""
+    """Both combine the predictors in the same way; the classes lie in a ring."""
     random = np.random.default_rng(0)
     X = random.normal(size=(500, 2))
     is_out = (X**2).sum(axis=1) > 1.5
@@ -114,13 +114,13 @@ def test_the_same_table_has_the_same_replay_as_fit(capsys):
     assert main([*FIT, "--ordered", "--json"]) == 0
     fitted = json.loads(capsys.readouterr().out)
     found = json_of(capsys)
-    assert found["estimator"] == fitted["estimator"] == "boosting"
+    assert found["estimator"] == fitted["estimator"] == "auto"
     assert {name: found[name] for name in fitted["backtest"]} == fitted["backtest"]
     assert len(found["table"]) == found["looks"]
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "options", "has_one"), [(300, [], True), (300, ["--unordered"], False), (80, ["--ordered"], False)]
+    ("n_rows", "options", "has_one"), [(300, [], True), (300, ["--no-ordered"], False), (80, ["--ordered"], False)]
 )
 def test_a_date_column_gives_the_order_and_without_one_or_with_few_rows_nothing_is_verified(
     n_rows, options, has_one, capsys
@@ -131,10 +131,10 @@ def test_a_date_column_gives_the_order_and_without_one_or_with_few_rows_nothing_
     assert (load_table_model("model").model.backtest_ is not None) is has_one
 
 
-@pytest.mark.parametrize(("turns_round", "caution", "guard"), [(True, "normal", "off"), (True, "low", "lenient")])
-def test_the_second_sentence_says_what_this_model_does(turns_round, caution, guard, capsys):
+@pytest.mark.parametrize(("turns_round", "adaptation", "guard"), [(True, "auto", "off"), (True, "always", "free")])
+def test_the_second_sentence_says_what_this_model_does(turns_round, adaptation, guard, capsys):
     write_reference(turns_round=turns_round)
-    assert main([*FIT, "--ordered", "--caution", caution]) == 0
+    assert main([*FIT, "--ordered", "--adaptation", adaptation]) == 0
     rule = load_table_model("model").model.rules_.guard
     assert rule.name == guard
     assert rule.sentence in capsys.readouterr().out.splitlines()[-1]
@@ -151,7 +151,7 @@ def write_stream() -> None:
 @pytest.mark.parametrize(
     ("order", "turns_round", "answers"),
     [
-        ("--unordered", False, {"not known"}),
+        ("--no-ordered", False, {"not known"}),
         ("--ordered", True, {"no"}),
         pytest.param("--ordered", False, {"yes", "not known"}, marks=pytest.mark.slow),
     ],
@@ -170,4 +170,4 @@ def test_inspect_shows_the_three_answers(order, turns_round, answers, capsys):
         assert state[f"trust_{name}"] in ("yes", "no", "not known")
     assert state["trust_predictions"] in answers
     assert state["estimated_error_low"] <= state["estimated_error"] <= state["estimated_error_high"]
-    assert (state["backtest"] is None) == (order == "--unordered")
+    assert (state["backtest"] is None) == (order == "--no-ordered")

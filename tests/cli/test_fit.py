@@ -55,13 +55,13 @@ def test_every_form_of_a_table_gives_the_same_model(monkeypatch):
     Path("wide.csv").write_bytes(table.write_csv().encode("utf-16"))
     Path("latin.csv").write_bytes(table.write_csv().encode("latin-1"))
     others = ["reference.tsv", "semicolons.csv", "reference.jsonl", "reference.parquet", "zipped.csv.gz"]
-    assert main([*FIT, "--unordered"]) == 0
+    assert main([*FIT, "--no-ordered"]) == 0
     expected = load_table_model("model")
     for path in [*others, "marked.csv", "wide.csv", "latin.csv", "-"]:
         options = ["--encoding", "latin-1"] if path == "latin.csv" else []
         with Path("reference.csv").open() as stdin:
             monkeypatch.setattr(sys, "stdin", stdin)
-            fit = ["fit", path, "--label", "label", "-o", f"model-{path}", "--unordered", "--quiet"]
+            fit = ["fit", path, "--label", "label", "-o", f"model-{path}", "--no-ordered", "--quiet"]
             assert main([*fit, *options]) == 0
         found = load_table_model(f"model-{path}")
         assert found.encoder == expected.encoder, path
@@ -86,7 +86,7 @@ def test_the_model_loads_in_python_too_with_whole_numbers_as_labels():
 @pytest.mark.parametrize("name", ["accous", "ulsif", "kliep", "kmm", "lr", "olre", "none"])
 def test_every_ratio_can_be_chosen(name, capsys):
     classes = {"accous": "OnlineDensityRatio", "olre": "SingleLearnerRatio", "none": "NoShift", "lr": "LogisticRatio"}
-    assert main([*FIT, "--ratio", name, "--unordered", "--quiet"]) == 0
+    assert main([*FIT, "--ratio", name, "--no-ordered", "--quiet"]) == 0
     assert type(accous.load("model").model.ratio).__name__ == classes.get(name, name.upper())
 
 
@@ -100,18 +100,19 @@ def test_options_reach_the_model():
 
 
 @pytest.mark.parametrize(
-    ("options", "by", "column"),
+    ("options", "by", "column", "kind"),
     [
-        ([], "time", "day"),
-        (["--time", "x0"], "time", "x0"),
-        (["--ordered"], "rows", None),
-        (["--unordered"], None, None),
+        ([], "time", "day", "column"),
+        (["--time", "x0"], "time", "x0", "times"),
+        (["--ordered"], "rows", None, "given"),
+        (["--no-ordered"], None, None, "unordered"),
     ],
 )
-def test_the_order_in_time_is_printed_and_saved(options, by, column, capsys):
+def test_the_order_in_time_is_printed_and_saved(options, by, column, kind, capsys):
     assert main([*FIT, *options, "--json"]) == 0
     saved = accous.load("model")
-    assert json.loads(capsys.readouterr().out)["order"] == saved.settings["order"] == {"by": by, "column": column}
+    assert json.loads(capsys.readouterr().out)["order"] == saved.settings["order"]
+    assert saved.settings["order"] == {"by": by, "column": column, "kind": kind, "p_value": None}
     assert ("x0" in saved.encoder.used_columns) == (column != "x0")
 
 
@@ -139,3 +140,20 @@ def test_bad_rows_are_named_or_set_aside(capsys):
     assert rejects["line"].to_list() == [5, 10, 21]
     assert rejects["column"].to_list() == ["label", "x0", None]
     assert rejects["row"][2] == lines[20]
+
+
+@pytest.mark.parametrize("turns", [True, False])
+def test_the_order_of_rows_without_dates_is_found_and_said_in_one_line(turns, capsys):
+    random = np.random.default_rng(3)
+    x = random.normal(size=600)
+    y = (x > 0.0) ^ (turns & (np.arange(600) > 300)) ^ (random.random(600) < 0.1)
+    pl.DataFrame({"id": np.arange(600), "x": x, "label": y}).write_csv("rows.csv")
+    assert main(["fit", "rows.csv", "--label", "label", "--estimator", "linear", "-o", "model", "--json"]) == 0
+    printed = capsys.readouterr()
+    record = json.loads(printed.out)
+    assert (record["order"]["kind"], record["order"]["by"]) == (("found", "rows") if turns else ("not found", None))
+    assert (record["order"]["p_value"] <= 0.01) is turns
+    assert (record["backtest"] is not None) is turns
+    said = [remark["text"] for remark in record["remarks"] if remark["kind"] == "order"]
+    assert len(said) == 1
+    assert said[0] in printed.err

@@ -495,7 +495,7 @@ def extend_a_reference(scene: Scene) -> None:
 def _draw_extend_options(scene: Scene) -> tuple[list[str], int]:
     """Draw options, and how many rows the reference may have with them."""
     random = scene.random
-    options = random.choice([[], [], ["--ordered"], ["--unordered"]])
+    options = random.choice([[], [], ["--ordered"], ["--no-ordered"]])
     options = options + random.choice([[], ["--drop-rows", "least-weight"]])
     if random.random() < 0.5:
         options += ["--on-bad-row", "skip"]

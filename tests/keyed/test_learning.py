@@ -114,7 +114,7 @@ def test_safeguards_and_what_a_key_does_not_keep_hardly_change_its_predictions()
     _, _, _, theirs, ours, _ = follow({})
     assert np.mean((ours[:, 1] > 0.5) == (theirs[:, 1] > 0.5)) > 0.97
     assert np.abs(ours - theirs).mean() < 0.02
-    parameters = {"fallback": "none", "refit": 3, "ratio": OnlineDensityRatio(memory=0)}
+    parameters = {"adaptation": "always", "refit": 3, "ratio": OnlineDensityRatio(memory=0)}
     _, _, model, theirs, ours, _ = follow(parameters, n_rounds=60)
     assert np.abs(ours - theirs).max() < 1e-4
     assert model.n_rounds_ == 60

@@ -21,7 +21,8 @@ from sklearn.tree import DecisionTreeClassifier
 import accous
 from accous import AdaptiveClassifier, AdaptiveRegressor, backtest
 from accous.exceptions import DataError, ParameterError, TrapWarning
-from accous.model.backtest import CUTS, FEWEST_ROWS, read_order
+from accous.model.backtest import CUTS, FEWEST_ROWS
+from accous.model.order import read_order
 from tests.classifiers import customer_encoder, customers, drifting_batches, labelled_rows, play
 
 N_ROWS = 600
@@ -51,8 +52,8 @@ def test_the_looks_are_those_of_a_replay_by_hand(found):
     X, y = exchangeable()
     looks = list(found.looks)
     for first in (240, 360, 480):
-        # `fallback="auto"` without its guard: the parts replay what the model would have learned.
-        part = AdaptiveClassifier(caution="low").fit(X[:first], y[:first])
+        # `adaptation="auto"` without its guard: the parts replay what the model would have learned.
+        part = AdaptiveClassifier().fit(X[:first], y[:first])
         fixed = LogisticRegression(tol=1e-10).fit((X[:first] - X[:first].mean(0)) / X[:first].std(0), y[:first])
         start = first
         while start < N_ROWS:
@@ -75,11 +76,11 @@ def test_the_looks_are_those_of_a_replay_by_hand(found):
 
 
 def test_the_adapted_error_is_that_of_predictions_made_before_each_round():
-    """Without the fallback, the parts are models as users have them."""
+    """Without the safeguards, the parts are models as users have them."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(400, 3)) + np.linspace(-1.0, 1.0, 400)[:, None]
     y = (np.cos(2.0 * X[:, 0]) + rng.normal(size=400) > 0.0).astype(int)
-    model = AdaptiveClassifier(fallback="none")
+    model = AdaptiveClassifier(adaptation="always")
     looks = backtest(model, X, y, cuts=[0.5], batch_size=7).looks
     part = clone(model).fit(X[:200], y[:200])
     errors = []
@@ -94,14 +95,11 @@ def test_the_adapted_error_is_that_of_predictions_made_before_each_round():
     assert any(look.error_adapted != look.error_fixed for look in looks)
 
 
-def test_the_same_seed_gives_the_same_bits_whatever_the_caution_and_the_model_is_not_changed(found):
+def test_the_same_seed_gives_the_same_bits_and_the_model_is_not_changed(found):
     model = play(AdaptiveClassifier(random_state=0).fit(*labelled_rows()), drifting_batches(5))
     before = pickle.dumps(model)
     assert pickle.dumps(backtest(model, *exchangeable()).looks) == pickle.dumps(found.looks)
     assert pickle.dumps(model) == before
-    for caution in ("high", "low"):
-        other = backtest(AdaptiveClassifier(caution=caution), *exchangeable())
-        assert (other.looks, other.evidence) == (found.looks, found.evidence)
 
 
 def test_progress_rises_to_the_end():
@@ -213,8 +211,8 @@ def two_kinds(seed=0):
 
 def test_rows_without_weight_count_for_nothing():
     X, y, is_first = two_kinds()
-    weighted = backtest(AdaptiveClassifier(caution="low"), X, y, sample_weight=is_first.astype(float))
-    plain = backtest(AdaptiveClassifier(caution="low"), X, y)
+    weighted = backtest(AdaptiveClassifier(), X, y, sample_weight=is_first.astype(float))
+    plain = backtest(AdaptiveClassifier(), X, y)
     for look in weighted.looks:
         assert look.error_fixed < 0.1
         assert look.estimate_fixed < 0.1
@@ -447,7 +445,7 @@ def test_fit_replays_rows_that_have_an_order_and_learns_the_same_model():
 @pytest.mark.parametrize("order", [True, np.arange(99)], ids=["in order", "times"])
 def test_an_order_of_too_few_rows_is_said_to_be_too_short(order):
     X, y = exchangeable()
-    model = play(AdaptiveClassifier(fallback="none").fit(X[:99], y[:99], order=order), drifting_batches(5))
+    model = play(AdaptiveClassifier(adaptation="always").fit(X[:99], y[:99], order=order), drifting_batches(5))
     assert model.backtest_ is None
     assert "fewer than 100 rows" in model.unverified_
     assert model.trust_.predictions.sentence == model.unverified_
@@ -562,7 +560,7 @@ def test_an_estimator_that_fails_on_a_half_leaves_it_unknown():
                 raise ValueError("not a half")
             return super().fit(X, y, sample_weight)
 
-    model = AdaptiveClassifier(NeverHalf(), fallback="none").fit(*exchangeable(), order=True)
+    model = AdaptiveClassifier(NeverHalf(), adaptation="always").fit(*exchangeable(), order=True)
     assert np.isnan(model.halves_.disagreement(exchangeable(10)[0]))
     assert np.isnan(model.halves_.disagreement_on_reference(np.ones(N_ROWS)))
 

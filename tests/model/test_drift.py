@@ -254,7 +254,7 @@ def model():
     return follow(8)
 
 
-@pytest.mark.parametrize("settings", [{"ratio": ULSIF()}, {"fallback": "none"}], ids=["no memory", "no pool"])
+@pytest.mark.parametrize("settings", [{"ratio": ULSIF()}, {"adaptation": "always"}], ids=["no memory", "no pool"])
 def test_models_without_a_memory_and_streams_that_stand_still_have_no_regimes(settings):
     assert follow(1, **settings).regimes_ == ()
     X = np.random.default_rng(1).normal(size=(400, 3))

@@ -53,9 +53,9 @@ FAR_FROM_DEFAULTS = AdaptiveClassifier(
     refit=3,
     refit_budget=0.5,
     C=0.2,
+    class_weight="balanced",
     standardize=False,
-    fallback="none",
-    caution="high",
+    adaptation="always",
     random_state=5,
 )
 

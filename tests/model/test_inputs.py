@@ -94,6 +94,7 @@ REFUSALS = {
     "two numbers": (lambda: AdaptiveRegressor().fit(X, X[:, :2]), r"shape \(120, 2\)"),
     "lists as labels": (fit_with([[0, 1], [1]] * 60), "y must have one value"),
     "complex labels": (fit_with(NUMBERS * 1j), "y cannot be read"),
+    "infinite label": (fit_with(with_value(NUMBERS, -np.inf).astype(float)), "y holds -infinity in row 3"),
     "types mixed": (fit_with(with_value(TEXTS, 7)), "types: '(yes|no)' in row 0 .* 7 in row 3"),
     "types mixed in a list": (fit_with(with_value(TEXTS, 7).tolist()), "types: '(yes|no)' in row 0 .* 7 in row 3"),
     "few weights": (fit_with(NUMBERS, sample_weight=[1.0, 2.0]), r"sample_weight .* shape \(2,\)"),
@@ -157,8 +158,7 @@ def test_what_scikit_learn_calls_a_wrong_type_is_a_type_error_too():
 PARAMETERS = {
     "refit": [0, -1, 1.0, 2.5, True, False, None, "never", "Auto", [1], np.nan],
     "C": [0, -1.0, np.nan, np.inf, 1e101, "1", None, True],
-    "caution": ["none", None, 1, "HIGH"],
-    "fallback": ["never", None, True, 1.0],
+    "adaptation": ["none", None, True, 1.0, "AUTO"],
     "standardize": ["yes", None, 1],
     "refit_budget": [0.0, -1.0, 2.0, "much"],
 }

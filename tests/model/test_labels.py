@@ -216,7 +216,7 @@ def test_the_rounds_go_on_with_the_same_theta_learners_and_scaling():
 
 
 def test_both_predictors_are_fits_on_the_new_reference():
-    model, X, y = make_model(fallback="none", standardize=False)
+    model, X, y = make_model(adaptation="always", standardize=False)
     model.extend(X[:100], y[:100])
     for predictor, weights in ((model.fixed_.estimator, None), (model.estimator_, model.reference_weight_)):
         expected = LogisticRegression(tol=1e-10, max_iter=10_000)
@@ -225,7 +225,7 @@ def test_both_predictors_are_fits_on_the_new_reference():
 
 
 def test_the_oldest_rows_leave_above_twice_the_fitted_size_or_those_of_least_weight():
-    model, X, y = make_model(fallback="none")
+    model, X, y = make_model(adaptation="always")
     for rows in (slice(0, 400), slice(400, 600)):
         model.extend(X[rows], y[rows])
         assert len(model.reference_) == 600
@@ -399,7 +399,7 @@ def test_rows_without_an_order_drop_the_evidence_and_the_answers_say_why(tmp_pat
     assert "have joined" in answers(model.extend(*rows(100, seed=3)))[2]
     model.fit(*rows(600))
     assert "have joined" not in model.adapt(np.zeros((1, 3))).trust_.predictions.sentence
-    model = ordered(order=None).extend(*rows(100, seed=2))
+    model = ordered(order=False).extend(*rows(100, seed=2))
     assert model.backtest_ is None
     assert "have joined" not in answers(model)[2]
 

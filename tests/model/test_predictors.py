@@ -183,7 +183,7 @@ def test_a_fit_is_that_of_the_scaled_pipeline(n_features, n_classes, has_base):
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_the_standardized_predictor_of_a_round_is_the_weighted_optimum(n_classes):
     X, y = raw_rows(5, n_classes)
-    model = AdaptiveClassifier(refit="always", fallback="none").fit(X, y)
+    model = AdaptiveClassifier(refit="always", adaptation="always").fit(X, y)
     for start in range(0, 200, 10):
         model.adapt(X[start : start + 10] + 0.5 * X.std(axis=0))
     theirs = scaled_pipeline(X, y, model.reference_weight_)
@@ -390,7 +390,7 @@ def test_frames_with_categories_and_missing_values_reach_the_classifier(estimato
     y = np.where(frame["income"] + frame["age"].fillna(40.0) / 40.0 > 2.0, "buys", "leaves")
     with sklearn.config_context(enable_metadata_routing=has_routing):
         ratio = OnlineDensityRatio(customer_encoder())
-        model = AdaptiveClassifier(estimator, ratio, refit="always", fallback="none").fit(frame, y)
+        model = AdaptiveClassifier(estimator, ratio, refit="always", adaptation="always").fit(frame, y)
         for seed in range(48):
             batch = customers(8, seed=seed, has_new_city=True)
             model.adapt(batch.assign(income=3.0 * batch["income"]))
@@ -410,19 +410,19 @@ def short_stream():
     return GaussianStream(SquareShift(period=5), n_rounds=8, n_reference=60, n_features=3)
 
 
-@pytest.mark.parametrize("fallback", rest_slow(["auto", "none"]))
-def test_estimators_that_pass_weights_on_are_taken(fallback):
+@pytest.mark.parametrize("adaptation", rest_slow(["auto", "always"]))
+def test_estimators_that_pass_weights_on_are_taken(adaptation):
     stream = GaussianStream(SquareShift(period=5), n_rounds=8, batch_size=20, n_reference=60, n_features=3)
     X, y = stream.reference()
     voting = VotingClassifier([("tree", DecisionTreeClassifier(max_depth=2)), ("line", LogisticRegression())])
     search = GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=2)
     for estimator in (voting, search):
-        model = AdaptiveClassifier(estimator, refit="always", fallback=fallback).fit(X, y)
+        model = AdaptiveClassifier(estimator, refit="always", adaptation=adaptation).fit(X, y)
         for batch in stream:
             model.adapt(batch.X)
         weights = model.state_.fitted_weights
         assert np.ptp(weights) > 0.5
-        assert fallback == "auto" or np.array_equal(weights, model.reference_weight_)
+        assert adaptation == "auto" or np.array_equal(weights, model.reference_weight_)
         by_hand = clone(estimator).fit(X, y, sample_weight=weights)
         np.testing.assert_array_equal(model.state_.estimator.predict(X), by_hand.predict(X))
         assert model.trust_.is_vetoed or model.estimator_ is model.state_.estimator
@@ -598,7 +598,7 @@ def adapt_trees(model, n_rounds, first=0):
 def boosted(**options):
     X, y, _ = make_rows("two classes")
     trees = make_pipeline(StandardScaler(), HistGradientBoostingClassifier(**SMALL))
-    return AdaptiveClassifier(trees, caution="low", **options).fit(np.nan_to_num(X), y)
+    return AdaptiveClassifier(trees, **options).fit(np.nan_to_num(X), y)
 
 
 def splits(estimator):

@@ -25,7 +25,7 @@ Y = X[:, 0] - 0.2 * X[:, 1] ** 2 + RNG.normal(size=60)
 BASE = RNG.uniform(0.5, 2.0, size=60)
 
 
-def played(model, n_rounds=120, *, order=None):
+def played(model, n_rounds=120, *, order=False):
     stream = GaussianRegressionStream(
         SquareShift(period=60), n_rounds=n_rounds, batch_size=5, n_reference=400, n_features=6, random_state=7
     )
@@ -75,7 +75,7 @@ def test_adaptation_lowers_the_risk_where_one_line_does_not_fit_all():
         model.adapt(batch.X)
     fixed, adapted = stream.risk(model.fixed_.estimator, 0.0), stream.risk(model, 0.0)
     assert adapted < fixed - 0.6
-    assert not model.state_.fallback.veto.is_held
+    assert not model.state_.safeguards.veto.is_held
 
 
 def test_intervals_follow_the_inputs():
@@ -157,7 +157,7 @@ def test_a_clearly_worse_adapted_model_is_held_back():
         ConstantShift(0.0), bend=0.0, n_rounds=150, batch_size=5, n_features=12, n_reference=150, random_state=5
     )
     careful = AdaptiveRegressor().fit(*stream.reference())
-    free = AdaptiveRegressor(fallback="none").fit(*stream.reference())
+    free = AdaptiveRegressor(adaptation="always").fit(*stream.reference())
     risks = np.zeros(2)
     for batch in stream:
         careful.adapt(batch.X)

@@ -179,7 +179,7 @@ def make_model(estimator=None, **options):
     # A single split is right on one side of the second column or on the other.
     y = np.where(X[:, 1] < 0.3, X[:, 0], X[:, 2]) + 0.3 * random.normal(size=300) > 0
     estimator = estimator or CountedTree(max_depth=1, random_state=0)
-    return AdaptiveClassifier(estimator, caution="low", **options).fit(X, y)
+    return AdaptiveClassifier(estimator, **options).fit(X, y)
 
 
 def adapt_slowly(model, first, stop):
@@ -224,7 +224,7 @@ def test_a_model_that_never_adapts_makes_no_fits_for_readings():
 def test_it_is_close_to_the_exact_estimate_and_a_loaded_model_reads_the_same_without_fits(tmp_path):
     model, rows = adapt_slowly(make_model(), 0, 40), np.random.default_rng(3).normal(size=(40, 3))
     state, expected = model.state_, (model.risk_, model.predict_set(rows).tolist())
-    assert not state.fallback.veto.is_held
+    assert not state.safeguards.veto.is_held
     answers = model.erm_.cross_fitted(state.fitted_weights, state.estimator)
     exact = np.average(model.task_.errors(answers), weights=state.weights)
     assert model.risk_estimate_ == pytest.approx(exact, abs=0.05)

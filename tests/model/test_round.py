@@ -40,7 +40,7 @@ def test_a_fit_is_that_of_logistic_regression(n_classes, C, base):
 
 def test_attributes_after_fit_and_after_rounds():
     X, y = labelled_rows(n_classes=4)
-    model = AdaptiveClassifier(refit="always", fallback="none", random_state=7).fit(X, y)
+    model = AdaptiveClassifier(refit="always", adaptation="always", random_state=7).fit(X, y)
     assert (model.n_rounds_, model.n_refits_, model.ratio_.n_rounds_) == (0, 0, 0)
     assert model.reference_weight_.tolist() == [1.0] * len(X)
     assert model.effective_sample_size_ == len(X)
@@ -62,7 +62,7 @@ def test_a_ratio_given_is_cloned():
 def test_a_second_fit_forgets_everything():
     X, y = labelled_rows(n_rows=80, n_classes=4, seed=5)
     used = play(played(12).fit(X, y), drifting_batches(6))
-    fresh = play(AdaptiveClassifier(fallback="none").fit(X, y), drifting_batches(6))
+    fresh = play(AdaptiveClassifier(adaptation="always").fit(X, y), drifting_batches(6))
     assert shown_state(used, PROBE) == shown_state(fresh, PROBE)
 
 
@@ -87,7 +87,7 @@ def test_the_predictor_of_a_round_is_the_weighted_optimum(n_classes, has_base):
     base = np.linspace(0.1, 3.0, len(X)) if has_base else None
     model = AdaptiveClassifier(refit="always", C=0.7, standardize=False).fit(X, y, sample_weight=base)
     play(model, drifting_batches(30, n_rows=12))
-    weights, strength = model.state_.fitted_weights, model.state_.fallback.check.strength
+    weights, strength = model.state_.fitted_weights, model.state_.safeguards.check.strength
     np.testing.assert_array_equal(weights, shrink(model.reference_weight_, model.base_weight_, strength))
     theirs = LogisticRegression(C=0.7, tol=1e-9, max_iter=10_000).fit(X, y, sample_weight=weights)
     plain = LogisticRegression(C=0.7, tol=1e-9, max_iter=10_000).fit(X, y, sample_weight=base)
@@ -178,7 +178,7 @@ def test_between_refits_the_weights_move_and_the_predictor_stays():
 def exact_mean_risk(shift, refit, seed, estimator=None):
     """Mean exact risk over a Gaussian stream, and how often the predictor was fitted."""
     stream = GaussianStream(shift, n_rounds=600, batch_size=2, n_reference=400, random_state=seed)
-    model = AdaptiveClassifier(estimator, refit=refit, fallback="none").fit(*stream.reference())
+    model = AdaptiveClassifier(estimator, refit=refit, adaptation="always").fit(*stream.reference())
     risks = []
     for batch in stream:
         risks.append(stream.risk(model.estimator_, batch.alpha))
@@ -233,7 +233,7 @@ def budgeted(estimator=None, **options):
     X = random.normal(size=(300, 3))
     y = np.where(X[:, 1] < 0.3, X[:, 0], X[:, 2]) + 0.3 * random.normal(size=300) > 0
     estimator = estimator or DecisionTreeClassifier(max_depth=1, random_state=0)
-    return AdaptiveClassifier(estimator, caution="low", **options).fit(X, y)
+    return AdaptiveClassifier(estimator, **options).fit(X, y)
 
 
 def rounds_of_refits(model, stop):
@@ -266,7 +266,7 @@ def test_trees_whose_refits_are_quick_need_no_clock():
     assert budgeted(refit_budget=0.01).rounds_between_refits_ > 0
 
 
-# --- without the fallback: the paper's method, bit for bit --------------------------------------------------
+# --- always: the paper's method, bit for bit --------------------------------------------------
 
 
 N_ROUNDS = 70
@@ -276,7 +276,7 @@ N_ROUNDS = 70
 def test_every_round_is_ratio_weights_and_minimiser(has_base):
     X, y = labelled_rows()
     base = np.linspace(0.5, 1.5, len(X)) if has_base else None
-    model = AdaptiveClassifier(fallback="none", refit="always").fit(X, y, sample_weight=base)
+    model = AdaptiveClassifier(adaptation="always", refit="always").fit(X, y, sample_weight=base)
     assert model.ratio_.pool == "none"
     ratio, predictor = OnlineDensityRatio(pool="none").fit(X), model.estimator_
     b = model.base_weight_
@@ -298,7 +298,7 @@ def test_every_round_is_ratio_weights_and_minimiser(has_base):
 def test_in_the_papers_settings_the_ratio_is_algorithms_1_and_2():
     settings = paper_settings()
     X, y = labelled_rows(n_rows=40)
-    model = AdaptiveClassifier(ratio=OnlineDensityRatio(**settings), fallback="none", refit="always").fit(X, y)
+    model = AdaptiveClassifier(ratio=OnlineDensityRatio(**settings), adaptation="always", refit="always").fit(X, y)
     assert model.ratio_.pool_ is None
     oracle = paper_oracle(X, settings)
     for batch in drifting_batches(40):
@@ -318,7 +318,7 @@ def test_settings_of_the_paper_have_no_pool(settings, estimator):
     X, y = labelled_rows()
     auto, none = (
         play(
-            AdaptiveClassifier(estimator, OnlineDensityRatio(pool=pool, **settings), fallback="none").fit(X, y),
+            AdaptiveClassifier(estimator, OnlineDensityRatio(pool=pool, **settings), adaptation="always").fit(X, y),
             drifting_batches(30),
         )
         for pool in ("auto", "none")
@@ -330,8 +330,8 @@ def test_settings_of_the_paper_have_no_pool(settings, estimator):
 def test_the_pool_leaves_theta_and_learners_alone():
     X, y = labelled_rows()
     auto, none = (
-        play(AdaptiveClassifier(fallback=fallback).fit(X, y), drifting_batches(N_ROUNDS))
-        for fallback in ("auto", "none")
+        play(AdaptiveClassifier(adaptation=adaptation).fit(X, y), drifting_batches(N_ROUNDS))
+        for adaptation in ("auto", "always")
     )
     assert auto.ratio_.pool_ is not None
     assert auto.ratio_.coef_.tobytes() == none.ratio_.coef_.tobytes()
@@ -345,7 +345,7 @@ def test_the_pool_leaves_theta_and_learners_alone():
 
 MODELS = {
     "own": AdaptiveClassifier,
-    "plain": lambda: AdaptiveClassifier(fallback="none"),
+    "plain": lambda: AdaptiveClassifier(adaptation="always"),
     "pipeline": lambda: AdaptiveClassifier(LogisticRegression()),
 }
 
@@ -387,9 +387,9 @@ def test_step_reads_the_rows_once():
     assert n_reads[0] == n_reads[1] == n_reads[2] > 0
 
 
-@pytest.mark.parametrize("changes", [{"refit": "always", "fallback": "none"}, {"caution": "high"}], ids=str)
+@pytest.mark.parametrize("changes", [{"refit": "always", "adaptation": "always"}, {"adaptation": "never"}], ids=str)
 def test_parameters_set_between_rounds_count_from_then_on_as_after_saving(changes, tmp_path):
-    model = play(AdaptiveClassifier(caution="low").fit(*labelled_rows()), drifting_batches(40))
+    model = play(AdaptiveClassifier().fit(*labelled_rows()), drifting_batches(40))
     accous.save(model.set_params(**changes), tmp_path)
     loaded, batches, before = accous.load(tmp_path), drifting_batches(12, seed=4), model.n_refits_
     assert shown_state(play(loaded, batches), PROBE) == shown_state(play(model, batches), PROBE)

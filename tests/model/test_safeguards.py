@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from accous import KLIEP, AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
+from accous import KLIEP, ULSIF, AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.diagnostics.risk import NO_EVIDENCE
 from accous.model import safeguards as guards
 from accous.model.round import is_check_due
@@ -31,24 +31,24 @@ def evidence(unexplained=0.0, drift=0.0, gain=0.0):
 
 
 @pytest.mark.parametrize(
-    ("found", "normal", "high"),
+    ("found", "guard"),
     [
-        (None, guards.LENIENT, guards.UNPROVEN),
-        (evidence(), guards.LENIENT, guards.LENIENT),
-        (evidence(drift=guards.QUIET_DRIFT - 0.001, gain=0.1), guards.LENIENT, guards.LENIENT),
-        (evidence(drift=guards.QUIET_DRIFT), guards.STRICT, guards.STRICT),
-        (evidence(drift=0.5, gain=guards.LARGEST_LOSS), guards.STRICT, guards.STRICT),
-        (evidence(drift=0.5, gain=guards.LARGEST_LOSS + 0.0001), guards.OFF, guards.OFF),
-        (evidence(drift=0.5, gain=-0.1), guards.STRICT, guards.STRICT),
-        (evidence(unexplained=guards.LARGEST_UNEXPLAINED), guards.OFF, guards.OFF),
-        (evidence(unexplained=guards.LARGEST_UNEXPLAINED - 0.001), guards.LENIENT, guards.LENIENT),
-        (evidence(unexplained=guards.LARGEST_UNEXPLAINED, drift=0.5, gain=-0.1), guards.DOUBTED, guards.DOUBTED),
+        (None, guards.LENIENT),
+        (evidence(), guards.LENIENT),
+        (evidence(drift=guards.QUIET_DRIFT - 0.001, gain=0.1), guards.LENIENT),
+        (evidence(drift=guards.QUIET_DRIFT), guards.STRICT),
+        (evidence(drift=0.5, gain=guards.LARGEST_LOSS), guards.STRICT),
+        (evidence(drift=0.5, gain=guards.LARGEST_LOSS + 0.0001), guards.OFF),
+        (evidence(drift=0.5, gain=-0.1), guards.STRICT),
+        (evidence(unexplained=guards.LARGEST_UNEXPLAINED), guards.OFF),
+        (evidence(unexplained=guards.LARGEST_UNEXPLAINED - 0.001), guards.LENIENT),
+        (evidence(unexplained=guards.LARGEST_UNEXPLAINED, drift=0.5, gain=-0.1), guards.DOUBTED),
     ],
 )
-def test_the_choice(found, normal, high):
-    assert guards.choose_guard(found, "low") is guards.LENIENT
-    assert guards.choose_guard(found, "normal") is normal
-    assert guards.choose_guard(found, "high") is high
+def test_the_choice(found, guard):
+    assert guards.choose_guard(found, "auto") is guard
+    assert guards.choose_guard(found, "always") is guards.FREE
+    assert guards.choose_guard(found, "never") is guards.NEVER
 
 
 differences = st.floats(-1.0, 1.0) | st.just(NAN)
@@ -83,18 +83,17 @@ def changing_reference(n_rows=600):
 
 
 @pytest.mark.parametrize(
-    ("rows", "order", "caution", "name"),
+    ("rows", "order", "adaptation", "name"),
     [
-        (drifting_reference, True, "normal", "strict"),
-        (changing_reference, True, "normal", "off"),
-        (changing_reference, True, "high", "off"),
-        (changing_reference, True, "low", "lenient"),
-        (changing_reference, None, "normal", "lenient"),
-        (drifting_reference, None, "high", "off"),
+        (drifting_reference, True, "auto", "strict"),
+        (changing_reference, True, "auto", "off"),
+        (changing_reference, False, "auto", "lenient"),
+        (changing_reference, True, "always", "free"),
+        (drifting_reference, False, "never", "off"),
     ],
 )
-def test_the_model_starts_with_the_predictor_that_its_guard_names(rows, order, caution, name):
-    model = AdaptiveClassifier(caution=caution).fit(*rows(), order=order)
+def test_the_model_starts_with_the_predictor_that_its_guard_names(rows, order, adaptation, name):
+    model = AdaptiveClassifier(adaptation=adaptation).fit(*rows(), order=order)
     assert model.rules_.guard.name == name
     for batch in drifting_batches(3):
         assert model.trust_.is_vetoed == (name in ("strict", "off"))
@@ -104,9 +103,32 @@ def test_the_model_starts_with_the_predictor_that_its_guard_names(rows, order, c
         model.adapt(batch)
 
 
+@pytest.mark.parametrize("ratio", [None, ULSIF(random_state=0)], ids=["online", "one step"])
+def test_never_is_the_fixed_model_and_the_ratio_follows_as_with_auto(ratio):
+    model, auto = (
+        AdaptiveClassifier(ratio=ratio, adaptation=adaptation, refit="always").fit(*labelled_rows())
+        for adaptation in ("never", "auto")
+    )
+    for batch in drifting_batches(40):
+        assert model.predict_proba(PROBE).tobytes() == auto.fixed_.estimator.predict_proba(PROBE).tobytes()
+        model.adapt(batch)
+        auto.adapt(batch)
+        assert model.reference_weight_.tobytes() == auto.reference_weight_.tobytes()
+    assert (model.n_refits_, model.state_.safeguards.check.weights) == (0, None)
+    assert auto.n_refits_ > 0
+    assert model.drift_attribution_.tolist() == auto.drift_attribution_.tolist()
+    assert model.risk_.adapted == model.risk_.fixed
+    assert (model.rules_.guard, model.trust_.is_vetoed, model.trust_.adaptation.answer) == (
+        guards.NEVER,
+        True,
+        "not known",
+    )
+
+
 def test_with_the_guard_off_the_fixed_model_predicts_in_every_round():
-    model = AdaptiveClassifier(caution="high", refit="always").fit(*labelled_rows())
-    free = AdaptiveClassifier(fallback="none", refit="always").fit(*labelled_rows())
+    model = AdaptiveClassifier(refit="always").fit(*changing_reference(), order=True)
+    assert model.rules_.guard.name == "off"
+    free = AdaptiveClassifier(adaptation="always", refit="always").fit(*changing_reference())
     has_differed = False
     for batch in drifting_batches(80):
         assert model.predict_proba(PROBE).tobytes() == model.fixed_.estimator.predict_proba(PROBE).tobytes()
@@ -118,24 +140,24 @@ def test_with_the_guard_off_the_fixed_model_predicts_in_every_round():
     assert "backtest" in model.trust_.adaptation.sentence
 
 
-@pytest.mark.parametrize("parameters", [{"fallback": "none"}, {"ratio": NoShift()}], ids=["none", "no record"])
-def test_without_a_fallback_nothing_is_held_back(parameters):
-    model = play(AdaptiveClassifier(caution="high", **parameters).fit(*labelled_rows()), drifting_batches(5))
+@pytest.mark.parametrize("parameters", [{"adaptation": "always"}, {"ratio": NoShift()}], ids=["none", "no record"])
+def test_without_safeguards_nothing_is_held_back(parameters):
+    model = play(AdaptiveClassifier(**parameters).fit(*labelled_rows()), drifting_batches(5))
     assert model.rules_.guard is guards.FREE
     assert not model.trust_.is_vetoed
 
 
-def test_a_caution_set_after_fit_holds_from_the_next_round_on():
-    model = play(AdaptiveClassifier(caution="low").fit(*labelled_rows()), drifting_batches(40))
+def test_what_is_set_after_fit_holds_from_the_next_round_on():
+    model = play(AdaptiveClassifier().fit(*labelled_rows()), drifting_batches(40))
     assert model.trust_.exponent > 0.0
     assert not model.trust_.is_vetoed
     more = drifting_batches(3, seed=4)
-    model.set_params(caution="high").adapt(more[0])
-    assert (model.rules_.guard, model.trust_.is_vetoed) == (guards.UNPROVEN, True)
+    model.set_params(adaptation="never").adapt(more[0])
+    assert (model.rules_.guard, model.trust_.is_vetoed) == (guards.NEVER, True)
     assert model.estimator_ is model.fixed_.estimator
-    model.set_params(caution="low").adapt(more[1])
+    model.set_params(adaptation="auto").adapt(more[1])
     assert (model.rules_.guard, model.trust_.is_vetoed) == (guards.LENIENT, False)
-    model.set_params(caution="high").adapt(more[2]).set_params(fallback="none").adapt(more[2])
+    model.set_params(adaptation="never").adapt(more[2]).set_params(adaptation="always").adapt(more[2])
     assert (model.rules_.guard, model.trust_.is_vetoed) == (guards.FREE, False)
 
 
@@ -156,14 +178,14 @@ def test_a_predictor_that_adapts_for_the_worse_is_never_used_after_the_first_com
     fixed = model.predict(PROBE).tolist()
     for batch in drifting_batches(60, n_rows=8):
         model.adapt(batch)
-        if model.state_.fallback.veto.n_refits:
+        if model.state_.safeguards.veto.n_refits:
             assert model.predict(PROBE).tolist() == fixed
-    assert model.state_.fallback.veto.n_refits > 0
+    assert model.state_.safeguards.veto.n_refits > 0
     assert model.trust_.is_vetoed
     assert model.trust_.adaptation.answer == "no"
 
 
-# --- what the fallback costs and keeps ----------------------------------------------------------------------
+# --- what the safeguards cost and keep ----------------------------------------------------------------------
 
 
 def stream_of(shift, **changes):
@@ -182,13 +204,13 @@ def mean_excess(stream, **parameters):
 
 def test_where_nothing_moves_almost_nothing_is_lost():
     stream = stream_of(ConstantShift(0.9))
-    assert mean_excess(stream, fallback="none") > 0.1
+    assert mean_excess(stream, adaptation="always") > 0.1
     assert abs(mean_excess(stream)) < 0.05
 
 
 def test_where_the_stream_moves_most_of_the_gain_is_kept():
     stream = stream_of(SquareShift(period=200), n_reference=1000)
-    gain = -mean_excess(stream, fallback="none")
+    gain = -mean_excess(stream, adaptation="always")
     assert gain > 2.0
     assert -mean_excess(stream) > 0.9 * gain
 
@@ -199,8 +221,8 @@ def test_where_the_stream_moves_most_of_the_gain_is_kept():
 def test_other_ratio_estimators_stay_what_they_are(ratio):
     X, y = labelled_rows()
     auto, none = (
-        play(AdaptiveClassifier(ratio=ratio, fallback=fallback).fit(X, y), drifting_batches(40))
-        for fallback in ("auto", "none")
+        play(AdaptiveClassifier(ratio=ratio, adaptation=adaptation).fit(X, y), drifting_batches(40))
+        for adaptation in ("auto", "always")
     )
     assert not ratio.keeps_record
     assert shown_state(auto, PROBE) == shown_state(none, PROBE)
@@ -216,8 +238,8 @@ def test_every_loss_can_be_tempered(pool, loss, estimator):
     assert model.trust_.exponent == 0.0
     play(model, drifting_batches(40))
     assert 0.1 < model.trust_.exponent < 1.0
-    fallback, pool_ = model.state_.fallback, model.ratio_.pool_
-    proportions = fallback.tempered.filters.proportions if pool_ is None else pool_.proportions
+    safeguards, pool_ = model.state_.safeguards, model.ratio_.pool_
+    proportions = safeguards.tempered.filters.proportions if pool_ is None else pool_.proportions
     assert model.trust_.exponent == 1.0 - proportions[0]
     assert np.isfinite(model.predict_proba(PROBE)).all()
 
@@ -275,7 +297,7 @@ def adapt_to(model, alpha, n_rounds, seed):
     compared = []
     for batch in stream:
         model.adapt(batch.X)
-        check = model.state_.fallback.check
+        check = model.state_.safeguards.check
         if check.veto.n_rounds == model.n_rounds_ and check.weights is not None:
             compared.append(model.n_rounds_)
     return compared
@@ -297,7 +319,7 @@ def test_a_jump_is_checked_within_a_few_rounds_and_a_regime_every_32_rounds_at_m
     after = adapt_to(model, 0.0, 20, seed=3)
     assert after[0] <= jump + 8
     assert after[0] - compared[-1] < 32
-    assert model.state_.fallback.veto.standard_error > 0.0
+    assert model.state_.safeguards.veto.standard_error > 0.0
     model = fitted()
     adapt_to(model, 1.0, 150, seed=1)
     assert len(adapt_to(model, 1.0, 120, seed=2)) <= 5
@@ -310,9 +332,9 @@ def test_while_there_is_nothing_to_adapt_to_the_fixed_predictor_answers_unfitted
     for batch in GaussianStream(ConstantShift(0.5), n_rounds=60, batch_size=5, n_features=6, random_state=1):
         n_refits = model.n_refits_
         model.adapt(batch.X)
-        if model.state_.fallback.share == 0.0:
+        if model.state_.safeguards.share == 0.0:
             assert model.estimator_ is model.fixed_.estimator
-            assert (model.n_refits_, model.state_.fallback.check.weights) == (n_refits, None)
+            assert (model.n_refits_, model.state_.safeguards.check.weights) == (n_refits, None)
             assert model.trust_.exponent == 0.0
             np.testing.assert_array_equal(model.state_.fitted_weights, np.ones(400))
             distances.append(0.5 * np.abs(model.reference_weight_ - 1.0).mean())
@@ -441,7 +463,7 @@ def after_jump(n_features=4, n_reference=250, **parameters):
     stream = GaussianStream(SquareShift(period=80), n_rounds=80, **shape)
     model, history = AdaptiveClassifier(**parameters).fit(*stream.reference()), []
     for batch in stream:
-        check = model.adapt(batch.X).state_.fallback.check
+        check = model.adapt(batch.X).state_.safeguards.check
         history.append((check.strength, check.veto.n_rounds))
     return model, history
 

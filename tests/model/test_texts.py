@@ -29,7 +29,7 @@ READINGS = """
 The estimated error of the predictor in use is 16.0% (between 8.6% and 46.1%). That of the fixed model is 16.0% (between 8.6% and 46.1%). Nominal coverage of the intervals: 90%.
 Verdict: not verified.
 Inputs covered? Not known. 20% of the recent rows lie unusually far from the reference (5% would be normal).
-Adaptation better? Not known. The adapted model predicts only while it is clearly better than the fixed model on the weighted reference, because rows of the reference differ from the rows before them. The fixed model predicts now. Labels score what was predicted, so they say nothing about the adapted model: to compare, let a second model with low caution (caution="low", accous fit --caution low) predict the same rows, and give it the same labels.
+Adaptation better? Not known. The adapted model predicts only while it is clearly better than the fixed model on the weighted reference, because rows of the reference differ from the rows before them. The fixed model predicts now. Labels score what was predicted, so they say nothing about the adapted model: to compare, let a second model that always adapts (adaptation="always") predict the same rows, and give it the same labels.
 Estimate believable? Not known. The error may lie anywhere between 9% and 46%.
 By 100 labels (those given last count most), the error is 17.0% (11.7% to 24.0%); the estimate for these rows is 16.0% (8.6% to 46.1%), without labels; they do not contradict each other.
 Column 'x1' ranged from -3.89942 to 2.8745 in the reference and is clearly above it in 5.2% of the recent rows.
@@ -144,7 +144,7 @@ def html_of(model):
 
 
 def test_a_fitted_model_shows_its_state_and_verdict():
-    model = play(AdaptiveClassifier(fallback="none").fit(*labelled_rows()), drifting_batches(12))
+    model = play(AdaptiveClassifier(adaptation="always").fit(*labelled_rows()), drifting_batches(12))
     shown = cells(html_of(model))
     trust, risk = model.trust_, model.risk_
     assert shown["Rounds"] == f"12 (48 rows), {model.n_refits_} refits"

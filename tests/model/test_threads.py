@@ -81,10 +81,10 @@ def test_a_failed_refit_leaves_the_round_before_and_the_next_goes_on(error, n_ro
     X, y = labelled_rows()
     batches = drifting_batches(12, n_rows=n_rows)
     FailingClassifier.fail_at()
-    model = AdaptiveClassifier(FailingClassifier(), refit="always", fallback="none").fit(X, y)
+    model = AdaptiveClassifier(FailingClassifier(), refit="always", adaptation="always").fit(X, y)
     FailingClassifier.fail_at(8, error=error)  # one fit per round
     play(model, batches[:7])
-    before = play(AdaptiveClassifier(GaussianNB(), refit="always", fallback="none").fit(X, y), batches[:7])
+    before = play(AdaptiveClassifier(GaussianNB(), refit="always", adaptation="always").fit(X, y), batches[:7])
     estimator = model.estimator_
     with pytest.raises(error, match="told to fail"):
         getattr(model, method)(batches[7])
@@ -108,7 +108,7 @@ def test_a_failed_ratio_leaves_the_round_before_and_the_next_goes_on(error, monk
 def test_a_failed_cross_fit_leaves_the_round_and_can_be_tried_again():
     FailingClassifier.fail_at()
     model = played(9, estimator=FailingClassifier(), refit="always")
-    FailingClassifier.fail_at(1)  # without a fallback, nothing has been compared yet: the reading fits
+    FailingClassifier.fail_at(1)  # without safeguards, nothing has been compared yet: the reading fits
     with pytest.raises(RuntimeError, match="told to fail"):
         _ = model.risk_estimate_
     assert model.n_rounds_ == 9
@@ -134,7 +134,7 @@ def test_a_failed_fit_leaves_the_model_as_it_was(changes, data):
     for method in (new.predict, new.adapt):
         with pytest.raises(NotFittedError):
             method(PROBE)
-    model.set_params(**AdaptiveClassifier(fallback="none").get_params(deep=False))
+    model.set_params(**AdaptiveClassifier(adaptation="always").get_params(deep=False))
     assert shown_state(model, PROBE) == shown_state(twin, PROBE)
     assert shown_state(play(model, drifting_batches(6)), PROBE) == shown_state(play(twin, drifting_batches(6)), PROBE)
 
@@ -187,7 +187,7 @@ def test_no_round_of_another_thread_comes_between_prediction_and_learning():
                 others[0].join(0.2)
             return super().predict(X)
 
-    model = AdaptiveClassifier(Interrupted(), fallback="none").fit(*labelled_rows())
+    model = AdaptiveClassifier(Interrupted(), adaptation="always").fit(*labelled_rows())
     model.step(PROBE[:7])
     others[0].join()
     assert model.history_["rows"].tolist() == [7, len(PROBE)]
@@ -203,7 +203,7 @@ def test_every_reader_sees_ratio_and_predictor_of_the_same_round():
                 seen.append(model.n_rounds_ - model.ratio_.n_rounds_)
             return super().fit(X, y, sample_weight)
 
-    model = AdaptiveClassifier(Watching(), refit="always", fallback="none")
+    model = AdaptiveClassifier(Watching(), refit="always", adaptation="always")
     model.fit(*stream.reference())
     seen.clear()
     for batch in stream:

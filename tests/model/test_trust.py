@@ -22,7 +22,7 @@ from tests.classifiers import PROBE, LinearTilt, drifting_batches, labelled_rows
 KINDS = {
     "default": {},
     "foreign": {"estimator": GaussianNB()},
-    "plain": {"fallback": "none"},
+    "plain": {"adaptation": "always"},
     "no shift": {"ratio": NoShift()},
     "single learner": {"ratio": SingleLearnerRatio()},
     "one step": {"ratio": LogisticRatio()},

@@ -26,8 +26,8 @@ from tests.classifiers import drifting_batches, labelled_rows, play
 
 
 MODELS = {
-    "own": lambda: AdaptiveClassifier(caution="low"),
-    "plain": lambda: AdaptiveClassifier(fallback="none"),
+    "own": AdaptiveClassifier,
+    "plain": lambda: AdaptiveClassifier(adaptation="always"),
     "pipeline": lambda: AdaptiveClassifier(LogisticRegression(), refit=3),
     "never": lambda: AdaptiveClassifier(ratio=NoShift()),
 }
@@ -71,7 +71,7 @@ def test_a_drifting_stream_shows_drift_and_refits():
 
 
 def test_the_error_is_that_of_the_rounds_after_which_it_was_read():
-    model = AdaptiveClassifier(fallback="none").fit(*labelled_rows())
+    model = AdaptiveClassifier(adaptation="always").fit(*labelled_rows())
     read = {}
     for number, batch in enumerate(drifting_batches(30), start=1):
         model.adapt(batch)
@@ -175,8 +175,8 @@ def fitted(**parameters):
     return AdaptiveClassifier(**parameters).fit(X, Y)
 
 
-def with_veto(fallback, veto):
-    return replace(fallback, share=1.0, check=replace(fallback.check, veto=veto))
+def with_veto(safeguards, veto):
+    return replace(safeguards, share=1.0, check=replace(safeguards.check, veto=veto))
 
 
 def stream(shift, n_rounds=100):
@@ -276,7 +276,7 @@ def test_a_veto_is_logged_when_it_is_taken_and_when_it_is_released(caplog):
 
     def after(guard, excess, error, n_rounds):
         veto = next_veto(guard, excess, error, n_rounds, 3)
-        return replace(before, n_rounds=n_rounds, fallback=with_veto(before.fallback, veto))
+        return replace(before, n_rounds=n_rounds, safeguards=with_veto(before.safeguards, veto))
 
     caplog.set_level(logging.INFO, logger="accous")
     held = after(LENIENT, 0.05, 0.01, 32)

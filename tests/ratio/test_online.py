@@ -9,8 +9,9 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 
-from accous import NoShift, OnlineDensityRatio, SingleLearnerRatio
+from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.core.learners import DiagonalStack, Metric, Sketch, WideStack
 from accous.exceptions import ParameterError
 from accous.ratio import base as defaults
@@ -67,6 +68,34 @@ def test_paper_mode_is_algorithms_1_and_2_after_every_round(changes, is_projecte
         n_on_surface += np.count_nonzero(norms > settings["radius"] * (1 - 1e-9))
     assert (n_on_surface > 20) == is_projected
     assert (n_on_surface == 0) != is_projected
+
+
+@pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.parametrize(("step_size", "factor"), [("theory", 3.0), ("lemma", 6.0)])
+def test_the_preset_is_the_paper_with_its_own_radius_bound_and_step(step_size, factor, scale):
+    reference = normal_rows(15)
+    bound = float(np.linalg.norm(reference, axis=1).max())
+    unit, norm = (bound, 1.0) if scale else (1.0, bound)
+    gamma = factor * (1.0 + math.exp(1.5 * norm))
+    ratio = OnlineDensityRatio.paper(horizon=70, step_size=step_size, scale=scale).fit(reference)
+    model = AdaptiveClassifier.paper(horizon=70, step_size=step_size, scale=scale).fit(reference, np.arange(15) % 2)
+    oracle = PaperAccous(reference / unit, radius=1.5, feature_bound=norm, step_size=gamma, horizon=70)
+    for batch in drifting_batches([1, 5, 2], 70):
+        ratio.partial_fit(batch)
+        model.adapt(batch)
+        oracle.run(brought_back(batch, bound) / unit)
+        for one in (ratio, model.ratio_):
+            assert_agrees(one, oracle)
+        weights = np.minimum(np.exp(-reference / unit @ oracle.theta), 100.0)
+        fitted = LogisticRegression(tol=1e-10).fit(reference, np.arange(15) % 2, weights / weights.mean())
+        np.testing.assert_allclose(model.estimator_.coef_, fitted.coef_, atol=1e-4)
+    assert model.n_rounds_ == 70
+
+
+def test_a_step_of_the_paper_that_overflows_names_the_ways_out():
+    with pytest.raises(ParameterError, match=r"S R = .*step_size=10.*scale=True"):
+        OnlineDensityRatio.paper(horizon=10).fit(1000.0 * normal_rows(15))
+    OnlineDensityRatio.paper(horizon=10, scale=True).fit(1000.0 * normal_rows(15))
 
 
 def test_rows_longer_than_the_bound_are_learned_as_if_brought_back():

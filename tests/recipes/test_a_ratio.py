@@ -57,8 +57,8 @@ def test_it_adapts_and_is_judged():
     fixed = AdaptiveClassifier().fit(*stream.reference())
     assert model.n_refits_ > 0
     assert model.ratio_.keeps_record
-    assert model.state_.fallback.share > 0.5
-    assert model.state_.fallback.share == model.state_.fallback.tempered.share
+    assert model.state_.safeguards.share > 0.5
+    assert model.state_.safeguards.share == model.state_.safeguards.tempered.share
     assert stream.risk(model, alpha=0.0) < stream.risk(fixed, alpha=0.0)
     assert isinstance(model.trust_, Trust)
     assert isinstance(model.risk_, RiskEstimate)
@@ -70,12 +70,12 @@ def test_it_adapts_and_is_judged():
 def test_its_record_holds_it_back_where_it_is_wrong():
     """The mass of a ratio that points the wrong way goes to ratio 1, and the fixed model answers."""
     model, stream = follow(0.0, ratio=MeanRatio(sign=-1.0))
-    assert model.state_.fallback.tempered.share < 0.1
-    assert model.state_.fallback.share == 0.0
+    assert model.state_.safeguards.tempered.share < 0.1
+    assert model.state_.safeguards.share == 0.0
     np.testing.assert_allclose(model.reference_weight_, 1.0, atol=0.1)
     np.testing.assert_array_equal(model.state_.fitted_weights, 1.0)
     assert model.estimator_ is model.fixed_.estimator
-    unbridled, _ = follow(0.0, ratio=MeanRatio(sign=-1.0), fallback="none")
+    unbridled, _ = follow(0.0, ratio=MeanRatio(sign=-1.0), adaptation="always")
     assert stream.risk(model, alpha=0.0) < stream.risk(unbridled, alpha=0.0)
 
 
@@ -84,11 +84,11 @@ class ForgetfulRatio(MeanRatio):
 
 
 def test_only_a_ratio_with_a_record_is_compared_with_the_fixed_model():
-    veto = follow(0.0, ratio=MeanRatio())[0].state_.fallback.veto
+    veto = follow(0.0, ratio=MeanRatio())[0].state_.safeguards.veto
     assert veto.n_rounds > 0
     assert veto.standard_error > 0.0
     assert veto.is_held == (veto.excess > VETO_STANDARD_ERRORS * veto.standard_error)
-    assert follow(0.0, ratio=ForgetfulRatio())[0].state_.fallback.veto.n_rounds == 0
+    assert follow(0.0, ratio=ForgetfulRatio())[0].state_.safeguards.veto.n_rounds == 0
 
 
 class GivenRatio(RatioEstimator):

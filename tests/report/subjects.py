@@ -30,7 +30,7 @@ def rows(random, n_rows):
 
 
 def follow(
-    shift, *, n_rounds=40, has_labels=True, ratio=None, times=(), n_reference=400, order=None, turns_round=False
+    shift, *, n_rounds=40, has_labels=True, ratio=None, times=(), n_reference=400, order=False, turns_round=False
 ):
     """A model that has seen batches moved by so many deviations, and its history."""
     random = np.random.default_rng(0)

@@ -168,6 +168,47 @@ def test_every_column_is_one_again_and_what_was_missing_is_missing(mixed):
     assert np.isnan(PlainColumns(encoder.blocks).fit_transform(encoder.encode(new).X)[:, 1]).all()
 
 
+@pytest.mark.parametrize("n_levels", [7, 8, 9, 30])
+def test_trees_read_many_levels_as_ranks_by_frequency(n_levels):
+    random = np.random.default_rng(n_levels)
+    levels = [f"level {number}" for number in random.permutation(n_levels)]
+    column = pl.Series("c", random.permutation([level for place, level in enumerate(levels) for _ in range(6 + place)]))
+    frame = pl.DataFrame({"x": np.arange(float(len(column))), "c": column})
+    encoder = ColumnEncoder.learn(frame, Choices())
+    codes = PlainColumns(encoder.blocks).fit_transform(encoder.encode(frame).X)[:, 1]
+    counts = [int((column == level).sum()) for level in column]
+    slow = [len({other for other in counts if other > own}) for own in counts]
+    np.testing.assert_array_equal(codes, slow)
+    assert is_category(encoder.blocks) == [False, n_levels <= 8]
+    assert ("rank by frequency" in encoder.plans[1].summary()) is (n_levels > 8)
+    again = ColumnEncoder.from_json(json.loads(json.dumps(encoder.to_json())))
+    assert again.blocks == encoder.blocks
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([f"person {row}" for row in range(N_ROWS)], "text with 200 different values, all of them rare"),
+        (
+            ["Smith" if row % 3 == 0 else f"name {row}" for row in range(N_ROWS)],
+            "text with 134 different values, most of them rare; use it with --categorical c",
+        ),
+        ([None if row % 50 else "holiday" for row in range(N_ROWS)], "a value in only 4 rows of 200"),
+        (
+            [f"the parcel number {row} came too late" for row in range(N_ROWS)],
+            "free text: 7 words on average, 200 different texts",
+        ),
+    ],
+    ids=["names", "some frequent", "nearly empty", "sentences"],
+)
+def test_texts_are_left_out_with_what_they_are(values, reason):
+    frame = pl.DataFrame({"x": np.arange(float(N_ROWS)), "c": texts(values)})
+    assert ColumnEncoder.learn(frame, Choices()).plans[1] == LeftOutColumn("c", reason)
+    # The option that the reason names does what it says, and where it names none, the option would not help.
+    forced = ColumnEncoder.learn(frame, Choices(categorical=("c",))).plans[1]
+    assert isinstance(forced, CategoryColumn) is ("--categorical" in reason)
+
+
 def test_numbers_alone_are_passed_on():
     X = np.arange(6.0).reshape(3, 2)
     assert PlainColumns((("numbers", 1), ("numbers", 1))).fit_transform(X) is X

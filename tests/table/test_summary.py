@@ -178,7 +178,7 @@ def orders(n_rows: int, seed: int, category: str | None = None) -> pl.DataFrame:
 
 def fit_orders(folder: Path, **columns: Any) -> Any:
     frame = orders(400, 0).with_columns(**columns)
-    return accous.load(fit_model(folder, frame, "--unordered", "--estimator", "linear", label="y"))
+    return accous.load(fit_model(folder, frame, "--no-ordered", "--estimator", "linear", label="y"))
 
 
 @pytest.fixture(scope="module")

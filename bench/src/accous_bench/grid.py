@@ -283,7 +283,7 @@ class Run:
 
     def model(self) -> Any:
         """Return a new classifier with the run's seed and parameters."""
-        model = self.contender(self.setting.seed)
+        model = self.contender(self.setting.seed, self.setting.n_rounds)
         return model.set_params(**self.parameters) if self.parameters else model
 
     @property
@@ -350,7 +350,7 @@ def _outcome(run: Run, stream: Stream) -> dict[str, Any]:
     X, y = stream.reference()
     model = run.model()
     scores = RoundScores(len(stream), run.measures.n_points)
-    scorer = _Scorer(stream, run.measures)
+    scorer = _Scorer(stream, run.measures, has_risk=run.contender.has_risk)
     is_played, is_scored = _chosen_rounds(run, len(stream))
     fit_on(stream, run.contender, model)
     started = time.perf_counter()
@@ -392,12 +392,12 @@ def _chosen_rounds(run: Run, n_rounds: int) -> tuple[NDArray[np.bool_], NDArray[
 class _Scorer:
     """Scores a model in a round with every measure that the stream and the model allow."""
 
-    def __init__(self, stream: Any, measures: Measures) -> None:
+    def __init__(self, stream: Any, measures: Measures, *, has_risk: bool) -> None:
         self._stream = stream
         self._measures = measures
         self._knows_ratio = hasattr(stream, "reference_ratio")
         self._fresh_rows = stream.fresh_reference_rows(N_FRESH_ROWS) if measures.has_regret else None
-        self._risk: Callable[[Any, float], float] | None = getattr(stream, "risk", None)
+        self._risk: Callable[[Any, float], float] | None = getattr(stream, "risk", None) if has_risk else None
 
     def score(self, model: Any, batch: Any, scores: RoundScores) -> None:
         scores.add(

@@ -11,7 +11,7 @@ import io
 import re
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -670,6 +670,7 @@ _FOLDER = "faces_aligned_small_mirrored_co_aligned_cropped_cleaned"
 _ARCHIVE = PublishedFile(
     f"{_FOLDER}.tar.gz", (f"https://www.dropbox.com/s/ubjjoo0b2wz4vgz/{_FOLDER}.tar.gz?dl=1",), None
 )
+_HDF5 = "yearbook.hdf5"
 _FIRST_YEAR = 1930
 _LABELS = {"M": 0, "F": 1}
 _FILE_NAME = re.compile(r"(1[89]\d\d|20\d\d)_.+\.png")
@@ -685,19 +686,20 @@ Portraits = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
 def load_yearbook() -> ImageYears:
     """Load portraits from 1930 to 2013 in time order, 32 x 32, grey in three equal channels; label 1 is "F".
 
-    ``ACCOUS_DATA`` may have the archive of Ginosar and others, or the unpacked folder with PNG files such as
-    ``F/1930_....png``. Otherwise the archive is downloaded. The portraits are prepared like Wild-Time's copy, which is
-    a pickle and therefore not read: they are reduced to 32 x 32, and the few photos from before 1930 are left out.
-    Within a year they are sorted by name. Reading the images needs Pillow (extra ``deep``). The result is kept in the
-    cache.
+    ``ACCOUS_DATA`` may have ``yearbook.hdf5`` of the package ``wild-time-data`` (reading it needs h5py), the unpacked
+    folder of Ginosar and others with PNG files such as ``F/1930_....png``, or their archive. Otherwise the archive is
+    downloaded. The portraits are prepared like Wild-Time's first copy, which is a pickle and therefore not read: they
+    are reduced to 32 x 32, and the few photos from before 1930 are left out. Within a year they are sorted by name.
+    Reading the images needs Pillow (extra ``deep``). The result is kept in the cache.
     """
-    given = next((path for folder in data_folders() if (path := folder / _FOLDER).is_dir()), None)
+    names = (_HDF5, _FOLDER)
+    given = next((path for folder in data_folders() for name in names if (path := folder / name).exists()), None)
     path = given or fetch_published(_ARCHIVE, YEARBOOK.title)
     cached = cache_folder() / f"yearbook_32_{_fingerprint(path)}.npz"
     if cached.is_file():
         images, labels, years = _read(cached)
     else:
-        images, labels, years = parse_yearbook(path)
+        images, labels, years = _parse_hdf5(path) if path.suffix == ".hdf5" else parse_yearbook(path)
         sha256 = np.array(hash_images(images, labels, years))
         keep_npz(cached, {"images": images, "labels": labels, "years": years, "sha256": sha256})
     notes = []
@@ -726,6 +728,31 @@ def _read(path: Path) -> Portraits:
     if hash_images(images, labels, years) != str(arrays["sha256"]):
         raise DataError(f"{path} is damaged: delete it, and accous creates it again.")
     return images, labels, years
+
+
+def _parse_hdf5(path: Path) -> Portraits:
+    try:
+        import h5py
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"Reading {path.name} needs h5py: pip install h5py.", name="h5py") from error
+    with reading(path), h5py.File(path, "r") as groups:
+        return portraits_from(groups)
+
+
+def portraits_from(groups: Mapping[str, Any]) -> Portraits:
+    """Return images, labels and years from groups by year, then ``train`` and ``test``, as wild-time-data has them."""
+    years = sorted(groups, key=int)
+    parts = [(int(year), groups[year][split]) for year in years for split in ("train", "test") if split in groups[year]]
+    labels = [np.asarray(part["labels"][:], dtype=np.int64).ravel() for _, part in parts]
+    grey = [
+        np.asarray(part["images"][:]).reshape(len(own), 32, 32, -1)[..., :1]
+        for (_, part), own in zip(parts, labels, strict=True)
+    ]
+    images = np.concatenate(grey)
+    if images.dtype.kind == "f" and images.max() <= 1.0:
+        images = np.round(255.0 * images)
+    all_years = [np.full(len(own), year, dtype=np.int64) for (year, _), own in zip(parts, labels, strict=True)]
+    return np.repeat(images.astype(np.uint8), 3, axis=3), np.concatenate(labels), np.concatenate(all_years)
 
 
 def parse_yearbook(path: Path) -> Portraits:

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 from accous import datasets
@@ -31,6 +32,7 @@ from accous.streams import (
 )
 from accous.text import import_extra
 from accous_bench.images import ImagePair, ImageYears, has_cifar_cinic, load_cifar_cinic, load_mnist_svhn, load_yearbook
+from accous_bench.label_shift import LabelShiftStream
 
 __all__ = [
     "ALPHA_0", "DESCRIBED", "MIXED", "NATURAL", "SHIFTS", "STUDIED", "TUNED", "PartOfReference", "Problem", "Setting",
@@ -317,15 +319,17 @@ SPLITS = ("fixed", "seed")
 """How a table is split in two: the same way in all runs, or anew for each seed."""
 
 
+def _with_period(shift: str, period: int | None) -> Shift:
+    """Return the shift; a period that is given is that of Squ and Sin."""
+    found = SHIFTS[shift]
+    return replace(found, period=period) if period and isinstance(found, SquareShift | SineShift) else found
+
+
 def _gaussian(geometry: str) -> Callable[[Setting], GaussianStream]:
     def make(setting: Setting) -> GaussianStream:
         options = dict(setting.options)
-        shift = SHIFTS[setting.shift]
-        period = options.pop("period", None)
-        if period is not None and isinstance(shift, SquareShift | SineShift):
-            shift = replace(shift, period=period)
         return GaussianStream(
-            shift,
+            _with_period(setting.shift, options.pop("period", None)),
             geometry=geometry,
             n_rounds=setting.n_rounds,
             batch_size=setting.batch_size,
@@ -374,13 +378,15 @@ def _halved(name: str, title: str, suffix: str = "", **defaults: Any) -> Problem
             "random_state": setting.seed,
             **options,
         }
+        shift = _with_period(setting.shift, keywords.pop("period", None))
         first, second = _halves(name, setting.seed if split == "seed" else 0)
         # Scale the columns with statistics of the reference only, as in a real deployment.
-        scaler = StandardScaler().fit(MixtureStream(first, second, SHIFTS[setting.shift], **keywords).reference()[0])
+        scaler = StandardScaler().fit(MixtureStream(first, second, shift, **keywords).reference()[0])
         pools = [(scaler.transform(X), y) for X, y in (first, second)]
-        return MixtureStream(pools[0], pools[1], SHIFTS[setting.shift], **keywords)
+        return MixtureStream(pools[0], pools[1], shift, **keywords)
 
-    return Problem(name + suffix, title, MIXED, make, ("n_reference", "alpha_0", "split"), lambda: _halves(name, 0))
+    options = ("n_reference", "alpha_0", "split", "period")
+    return Problem(name + suffix, title, MIXED, make, options, lambda: _halves(name, 0))
 
 
 def _described(name: str, title: str, n_reference: int) -> Problem:
@@ -420,6 +426,35 @@ def _ordered(
     return Problem(name, title, (NATURAL,), make, ("share", "n_reference"), lambda: datasets.load(name))
 
 
+@cache
+def _pool_by_class(name: str) -> tuple[FloatArray, IntArray]:
+    """Return rows and classes: four Gaussians at orthogonal centres of norm 1.5, or MNIST on 50 principal axes."""
+    generator = np.random.default_rng(0)
+    if name == "gaussian_labels":
+        centers = 1.5 * np.linalg.qr(generator.normal(size=(12, 4)))[0].T
+        y = np.repeat(np.arange(4), 10_000)
+        return centers[y] + generator.normal(size=(len(y), 12)), y
+    digits = load_mnist_svhn().first
+    pixels = digits.images.reshape(len(digits.labels), -1) / 255.0
+    reduced = PCA(50, random_state=0).fit_transform(pixels)
+    return reduced, digits.labels.astype(np.int64)
+
+
+def _labels(name: str, title: str, n_classes: int) -> Problem:
+    """Move the shares from equal ones to a single class, as the benchmark of Baby and others does."""
+
+    def make(setting: Setting) -> LabelShiftStream:
+        options = {"n_reference": 1000, "period": None, **setting.options}
+        X, y = _pool_by_class(name)
+        last = tuple(float(k == 0) for k in range(n_classes))
+        return LabelShiftStream(
+            *(X, y, _with_period(setting.shift, options["period"]), last, setting.n_rounds, setting.batch_size),
+            *(options["n_reference"], setting.seed),
+        )
+
+    return Problem(name, title, MIXED, make, ("n_reference", "period"), lambda: _pool_by_class(name))
+
+
 _PROBLEMS = {
     problem.name: problem
     for problem in (
@@ -443,6 +478,8 @@ _PROBLEMS = {
         _ordered("gas_sensor", "Gas sensors", share=0.9, group="batch"),
         _ordered("acs_employment", "Employment", share=0.1, group="year"),
         _ordered("powersupply", "Power supply", share=0.9, label=_is_day),
+        _labels("gaussian_labels", "Four Gaussians, label shift", 4),
+        _labels("mnist_labels", "MNIST, label shift", 10),
         *IMAGE_PROBLEMS,
     )
 }  # fmt: skip

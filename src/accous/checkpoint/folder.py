@@ -186,7 +186,11 @@ def foreign_objects(description: dict[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def _parameter_to_json(name: str, value: Any) -> Any:
-    if (name == "estimator" and value is not None) or (name == "feature_map" and not isinstance(value, str)):
+    if name == "class_weight" and isinstance(value, dict):
+        return {"$pairs": [[to_json(part) for part in pair] for pair in value.items()]}  # keys may be numbers
+    if (name == "estimator" and not isinstance(value, str | None)) or (
+        name == "feature_map" and not isinstance(value, str)
+    ):
         return {"$foreign": describe_foreign(value)}
     if name == "candidates" and value is not None:
         return _candidates_to_json(value)
@@ -260,6 +264,8 @@ def _build(description: dict[str, Any], foreign: dict[str, Any]) -> Any:
 def _parameter_from_json(name: str, value: Any, foreign: dict[str, Any]) -> Any:
     if isinstance(value, dict) and "$foreign" in value:
         return foreign[name]
+    if isinstance(value, dict) and "$pairs" in value:
+        return {from_json(key): from_json(weight) for key, weight in value["$pairs"]}
     if isinstance(value, dict) and "$model" in value:
         return _build(value["$model"], foreign)
     if isinstance(value, dict) and "$models" in value:
@@ -345,8 +351,10 @@ def _restore_ratio(ratio: RatioEstimator, rows: Any, fixed: dict[str, Any], stat
 
 
 def _restore_reference(model: Any, rows: Any, fixed: dict[str, Any]) -> None:
+    if fixed["n_features"] != rows.shape[1]:
+        raise CheckpointError(f"The folder has rows of {rows.shape[1]:,} columns, not of {fixed['n_features']!r}.")
     model.reference_ = rows
-    model.n_features_in_ = fixed["n_features"]
+    model.n_features_in_ = rows.shape[1]
     if fixed["names"] is not None:
         model.feature_names_in_ = array_from_plain(fixed["names"])
 

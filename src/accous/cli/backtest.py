@@ -40,15 +40,12 @@ def backtest(options: BacktestOptions) -> int:
 
     remarks = remarks_console(quiet=options.quiet)
     job = FitJob(options.to_fit())
-    order = job.reference.order.sentence(can_be_unordered=False)
-    if order is not None:
-        say(remarks, order)
+    if job.reference.order.kind not in ("given", "times"):
+        say(remarks, job.reference.order.sentence)
     # The one remark that is about the backtest itself.
     say(remarks, *(remark.text for remark in job.remarks if remark.kind == "repeated"))
     compile_with_notice(remarks)
     job.require_order()
-    with remarks.status("Comparing predictors on the reference"):
-        job.choose_estimator()
     with ProgressBar(remarks, "Replaying") as bar:
         found = job.backtest(options.batch_size, bar.show)
     if options.as_json:
@@ -59,7 +56,10 @@ def backtest(options: BacktestOptions) -> int:
     if options.plot is not None:
         figure = found.plot()
         figure.suptitle(f"Backtest of the predictor {job.estimator}", fontsize="medium")
-        figure.savefig(options.plot)
+        try:
+            figure.savefig(options.plot)
+        except OSError as error:
+            raise DataError(f"The picture cannot be written to {options.plot}: {error.strerror or error}.") from None
     return 0
 
 
@@ -71,6 +71,8 @@ def _require_picture(options: BacktestOptions) -> None:
     assert plot is not None
     if plot.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ParameterError(f"--plot must end in .png, .svg or .pdf, got {str(plot)!r}.")
+    if not plot.parent.is_dir():
+        raise ParameterError(f"--plot {plot}: there is no folder {plot.parent}; create it, or name another.")
     if plot.exists() and not options.force:
         raise DataError(f"{plot} already exists: give another name, or use --force to replace it.")
     require_separate_files({"REFERENCE": options.reference}, {"--plot": str(plot)}, label=options.label)

@@ -284,7 +284,7 @@ _ROUNDING = 1e-6
 _FIXED = "The fixed model predicts"
 _ONE_IS_SCORED = (
     " Labels score what was predicted, so they say nothing about the adapted model: to compare, let a second model "
-    'with low caution (caution="low", accous fit --caution low) predict the same rows, and give it the same labels.'
+    'that always adapts (adaptation="always") predict the same rows, and give it the same labels.'
 )
 _FIXED_NOW, _ADAPTED_NOW = f"{_FIXED} now.", "The adapted model predicts now."
 
@@ -493,7 +493,7 @@ class Trust:
         Share of the ratio in use that is not ratio 1; 0 means that there is nothing to adapt to.
     is_vetoed : bool
         Whether the fixed model makes the predictions: the adapted model did clearly worse on the weighted reference, or
-        not clearly better although the reference drifts, or no backtest supports adaptation; see ``caution``.
+        not clearly better although the reference drifts, or no backtest supports adaptation, or it is off.
     excess_error, excess_standard_error : float
         Cross-fitted, weighted error of the adapted model minus that of the fixed model, and its standard error; NaN if
         they cannot be computed.

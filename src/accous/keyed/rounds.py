@@ -448,14 +448,14 @@ def start_fits(shared: SharedModel, stack: KeyStack, keys: IntArray) -> None:
     numbers[Number.VETO_EXCESS, keys] = numbers[Number.VETO_ERROR, keys] = np.nan
     numbers[Number.STRENGTH, keys] = FIRST_STRENGTH
     numbers[Number.EFFECTIVE_ROWS, keys] = np.nan
-    numbers[Number.SHARE, keys] = 0.0 if shared.rules.has_fallback else 1.0
+    numbers[Number.SHARE, keys] = 0.0 if shared.rules.has_safeguards else 1.0
 
 
 def update_fits(shared: SharedModel, stack: KeyStack, active: IntArray, pooled: FloatArray) -> None:
     """Weigh the reference of each active key by its pooled ratio; refit and compare where it is due."""
     rules, numbers = shared.rules, stack.numbers
     weights, shown = np.empty(pooled.shape), np.empty((len(active), N_SHOWN))
-    strengths = numbers[Number.STRENGTH] if rules.has_fallback else np.zeros(numbers.shape[1])
+    strengths = numbers[Number.STRENGTH] if rules.has_safeguards else np.zeros(numbers.shape[1])
     weigh_keys(
         active,
         rules.base_weight,
@@ -473,14 +473,14 @@ def update_fits(shared: SharedModel, stack: KeyStack, active: IntArray, pooled: 
         zip(active.tolist(), shown.tolist(), strict=True)
     ):
         numbers[Number.EFFECTIVE_ROWS, key] = n_effective
-        share = _share_in_use(stack, key, distance) if rules.has_fallback else 1.0
+        share = _share_in_use(stack, key, distance) if rules.has_safeguards else 1.0
         numbers[Number.SHARE, key] = share
-        if share == 0.0:
+        if share == 0.0 or rules.adaptation == "never":
             _fall_back(shared, stack, key)
             continue
         is_due = _is_refit_due(shared, stack, key, n_shrunk / n_rows, moved)
         # Without a refit since the last comparison there is nothing to compare.
-        if is_due or (rules.has_fallback and numbers[Number.N_REFITS, key] > numbers[Number.VETO_REFITS, key]):
+        if is_due or (rules.has_safeguards and numbers[Number.N_REFITS, key] > numbers[Number.VETO_REFITS, key]):
             _fit_and_check(shared, stack, key, weights[place], is_due=is_due)
 
 
@@ -517,11 +517,11 @@ def _fit_and_check(shared: SharedModel, stack: KeyStack, key: int, weights: Floa
     estimator = latest if stack.is_moved[key] else shared.fixed
     fit = Fit(estimator, weights, int(numbers[Number.N_REFITS]), int(numbers[Number.LAST_REFIT]))
     if is_due:
-        shrunk = shrink(weights, rules.base_weight, strength) if rules.has_fallback else weights
+        shrunk = shrink(weights, rules.base_weight, strength) if rules.has_safeguards else weights
         fit = Fit(rules.erm.fit(shrunk, estimator), shrunk, fit.n_refits + 1, this_round)
     check = _check_of(stack, key, numbers)
     sampled = weights[shared.sample]
-    if rules.has_fallback and is_check_due(check, rules.erm, this_round, fit.n_refits, sampled):
+    if rules.has_safeguards and is_check_due(check, rules.erm, this_round, fit.n_refits, sampled):
         if not is_due:
             # The weights of the last fit are not kept. Those of now are as near as the refit rule allows.
             fit = fit._replace(weights=shrink(weights, rules.base_weight, strength))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,98 +20,15 @@ from accous.diagnostics.messages import ERRORS, LossScale
 from accous.diagnostics.risk import FEWEST_LOOKS, Evidence, Look, measure_evidence
 from accous.diagnostics.trust import LARGEST_SHIFT
 from accous.exceptions import DataError, ParameterError, TrapWarning
+from accous.model.order import Order, OrderKind, find_order, read_order
 from accous.model.predictors import ErmRecipe
 from accous.model.round import under_guard
-from accous.model.safeguards import DOUBTED, FREE, choose_guard
+from accous.model.safeguards import DOUBTED, FREE, NEVER, choose_guard
 from accous.model.tasks import Task, read_base_weights, read_one_column, require_as_many
 from accous.parameters import require_integer
 from accous.text import count
 from accous.threads import one_blas_thread, one_openmp_thread_if_few
 from accous.validation import count_rows
-
-# --- The order in time that a user gives for rows: what sorts as time does, and what is refused
-
-
-_ISO = re.compile(
-    r"\d{4}-(?:0[1-9]|1[0-2])"
-    r"(?:-(?:0[1-9]|[12]\d|3[01])(?:(?P<mark>[T ])[0-2]\d(?P<minutes>:[0-5]\d(?P<seconds>:[0-6]\d(?:\.\d+)?)?)?"
-    r"(?P<zone>Z|[+-]\d{2}(?::?\d{2})?)?)?)?"
-)
-
-
-def read_order(order: Any, n_rows: int) -> IntArray:
-    """Return the rows in order of time, oldest first; rows of the same time keep their order.
-
-    Text is sorted letter by letter, so it must be in one ISO form, in which this is the order of time.
-    """
-    times = np.asarray(order)
-    if isinstance(order, str):
-        raise DataError(f"order is {order!r}, but it takes the times themselves, as X[{order!r}], or True: no name.")
-    if times.shape != (n_rows,):
-        raise DataError(f"order must have one entry for each of the {n_rows} rows, got shape {times.shape}.")
-    try:
-        # NaN and NaT differ from themselves.
-        is_missing = (times != times) | (times == None)  # noqa: E711, PLR0124
-    except TypeError as error:
-        raise _not_sortable(error) from None
-    if is_missing.any():
-        raise DataError(f"order has no time in row {int(np.flatnonzero(is_missing)[0])}.")
-    try:
-        return np.argsort(_sortable(times), kind="stable")
-    except TypeError as error:
-        raise _not_sortable(error) from None
-
-
-def _not_sortable(error: TypeError) -> DataError:
-    return DataError(f"order has entries that cannot be sorted: {error}.")
-
-
-def _sortable(times: NDArray[Any]) -> NDArray[Any]:
-    """Return times as they sort: text in ISO form without its zone, anything else as it is."""
-    if times.dtype.kind not in "OUST":
-        return times
-    texts = [value.decode(errors="replace") if isinstance(value, bytes) else value for value in times.tolist()]
-    # Other objects, such as dates, know how they sort; a mixture does not.
-    if not all(isinstance(text, str) for text in texts):
-        return times
-    forms = [_form(text) for text in texts]
-    for row, (text, form) in enumerate(zip(texts, forms, strict=True)):
-        if form is None or form != forms[0]:
-            raise _not_iso(text, row, texts[0] if form is not None else None)
-    end = -len(forms[0][-1]) if forms and forms[0] is not None and forms[0][-1] else None
-    return np.array([text[:end] for text in texts])
-
-
-def _form(text: str) -> tuple[int, str, bool, bool, str] | None:
-    """Return what two texts must share to sort as their times do; None for a text that is not in ISO form."""
-    found = _ISO.fullmatch(text)
-    if found is None:
-        return None
-    parts = found.groupdict()
-    mark = parts["mark"] or ""
-    n_of_date = len(text) if not mark else text.index(mark)
-    return n_of_date, mark, parts["minutes"] is not None, parts["seconds"] is not None, parts["zone"] or ""
-
-
-def _not_iso(text: str, row: int, first: str | None) -> DataError:
-    """Make the error about a text; ``first`` is that of row 0 where both are ISO text, but of two forms."""
-    if first is not None:
-        what = f"text of several forms, {first!r} in row 0 and {text!r} in row {row}"
-        advice = 'pass pandas.to_datetime(order, format="ISO8601", utc=True).'
-    else:
-        what = f"the text {text!r} in row {row}"
-        to = "pandas.to_numeric(order)" if _is_number(text) else "pandas.to_datetime(order, format=...)"
-        advice = f"pass {to}, or ISO text such as 2024-05-31 17:00."
-    return DataError(f"order holds {what}, and text sorts letter by letter, not by time: {advice}")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
 
 # --- The backtest: replay labelled history as if it were a stream, and compare what the model claims with the
 #     labels
@@ -138,8 +54,8 @@ class Backtest:
         Estimates and truth after each block of replayed rows.
     evidence : Evidence or None
         The looks in a few numbers; None if nothing could be estimated.
-    caution : {"high", "normal", "low"}
-        That of the model, which decides with the evidence whether to adapt.
+    adaptation : {"auto", "always", "never"}
+        That of the model; with "auto", the evidence decides whether to adapt.
     scale : LossScale
         The loss of the looks, and what counts as a point of it.
     later_classes : tuple of str
@@ -160,7 +76,7 @@ class Backtest:
     n_reference: int
     looks: tuple[Look, ...]
     evidence: Evidence | None
-    caution: str = "normal"
+    adaptation: str = "auto"
     scale: LossScale = ERRORS
     later_classes: tuple[str, ...] = ()
 
@@ -183,11 +99,12 @@ class Backtest:
         mean = f"mean of {count(len(self.looks), 'look')}"
         outcome = f"{self.verdict}{self._reason}"
         first = f"Backtest: estimated {self.scale.name} {estimate}, measured {truth} ({mean}): {outcome}."
-        gain = self.evidence.gain
+        guard, gain = choose_guard(self.evidence, self.adaptation), self.evidence.gain
+        if guard is NEVER:
+            return first, guard.sentence
         size = self.scale.difference(abs(gain) * self.scale.one)
         change = f"{'raised' if gain > 0.0 else 'lowered'} the {self.scale.name} by {size}"
         change = change if abs(gain) >= 0.0005 else "changed nothing"
-        guard = choose_guard(self.evidence, self.caution)
         # A gain that decides nothing is one on these rows, and no promise.
         where = " on the replayed rows" if guard is DOUBTED else ""
         return first, f"Adaptation would have {change}{where}. {guard.sentence}"
@@ -314,7 +231,7 @@ def backtest(
         n_reference=n_rows,
         looks=tuple(looks),
         evidence=evidence,
-        caution=model.caution,
+        adaptation=model.adaptation,
         scale=scales[-1],
         later_classes=tuple(sorted(later)),
     )
@@ -361,19 +278,31 @@ def _replay(model: Any, history: _History, first: int, batch_size: int) -> Itera
     with warnings.catch_warnings():
         # Traps are for the fit on the whole reference to name.
         warnings.simplefilter("ignore", TrapWarning)
-        part = clone(model).fit(history.rows(0, first), y[:first], sample_weight=history.weights[:first])
+        # The two predictors of "auto" are combined as in the model, if it knows how: what a replay held out of its few
+        # rows would say less.
+        part = clone(model).fit_with(
+            history.rows(0, first),
+            y[:first],
+            sample_weight=history.weights[:first],
+            order=False,
+            combination=getattr(model, "combination_", None),
+        )
     part.rules_, part.state_ = replace(part.rules_, guard=FREE, is_replay=True), under_guard(part.state_, FREE)
     n_rows, block = len(y), max(_SMALLEST_BLOCK, len(y) // 10)
     # A short block at the end joins the block before it.
     stops = [*range(first + block, n_rows - block // 2, block), n_rows]
     start = first
     for stop in stops:
-        losses = np.zeros(stop - start)
+        predicted: list[NDArray[Any]] = []
+        waiting = start  # rows from here on are predicted together, because trees take as long for ten as for hundreds
         for begin in range(start, stop, batch_size):
             end = min(begin + batch_size, stop)
-            rows = history.rows(begin, end)
-            losses[begin - start : end - start] = part.losses_on(y[begin:end], part.predict(rows))
-            part.adapt(rows)
+            before = part.estimator_
+            part.adapt(history.rows(begin, end))
+            if end == stop or part.estimator_ is not before:
+                predicted.append(part.predict_by(before, history.rows(waiting, end)))
+                waiting = end
+        losses = part.losses_on(y[start:stop], np.concatenate(predicted))
         yield _look(part, history, (start, stop), losses), part.fixed_.scale
         start = stop
 
@@ -514,6 +443,8 @@ class Verification:
 
     Attributes
     ----------
+    found : Order
+        What is known about their order.
     order : array of shape (n_reference,), optional
         The rows, oldest first; None if they have no order in time.
     backtest : Backtest, optional
@@ -524,6 +455,7 @@ class Verification:
         Predictors of the earlier and of the later half.
     """
 
+    found: Order
     order: IntArray | None = None
     backtest: Backtest | None = None
     unverified: str = ""
@@ -543,19 +475,24 @@ class Verification:
         return places[order][places[order] >= 0]
 
 
-def verify(model: Any, X: Any, y: Any, order: Any) -> Verification:
-    """Replay the reference of a model that is being fitted, if it has an order in time."""
+def order_of(model: Any, X: Any, order: Any) -> tuple[Order, IntArray | None]:
+    """Return what is known about the order of a reference, given what ``fit`` was given, and its rows oldest first."""
+    if not isinstance(order, Backtest):
+        return find_order(order, X, model.task_.truths, has_classes=is_classifier(model))
     n_rows = len(model.task_)
-    if order is None or (isinstance(order, (bool, np.bool_)) and not order):
-        return Verification()
-    if isinstance(order, Backtest) and order.n_reference != n_rows:
+    if order.n_reference != n_rows:
         raise DataError(f"The backtest replayed {order.n_reference} rows, but the reference has {n_rows}.")
-    has_times = not isinstance(order, (bool, np.bool_, Backtest))
-    time_order = read_order(order, n_rows) if has_times else np.arange(n_rows)
+    return Order(OrderKind.GIVEN), np.arange(n_rows)
+
+
+def verify(model: Any, X: Any, y: Any, order: Any, found: Order, time_order: IntArray | None) -> Verification:
+    """Replay the reference of a model that is being fitted, if it has an order in time."""
+    if time_order is None:
+        return Verification(found, unverified=found.sentence if found.kind is OrderKind.ONE_DAY else "")
     halves = halves_of(model, time_order)
     if isinstance(order, Backtest):
-        return Verification(time_order, order, "", halves)
-    return Verification(time_order, *_replay_or_reason(model, X, y, time_order, CUTS), halves)
+        return Verification(found, time_order, order, "", halves)
+    return Verification(found, time_order, *_replay_or_reason(model, X, y, time_order, CUTS), halves)
 
 
 def verify_again(model: Any, time_order: IntArray | None) -> Verification:
@@ -563,9 +500,10 @@ def verify_again(model: Any, time_order: IntArray | None) -> Verification:
     before: Verification = model.verification_
     if time_order is None:
         had_order = before.backtest is not None or before.unverified != ""
-        return Verification(unverified=_NO_ORDER if had_order else "")
+        found = Order(OrderKind.UNORDERED) if before.found.is_in_time else before.found
+        return Verification(found, unverified=_NO_ORDER if had_order else "")
     replayed = _replay_or_reason(model, model.reference_, model.task_.truths, time_order, QUICK_CUTS)
-    return Verification(time_order, *replayed, halves_of(model, time_order))
+    return Verification(before.found, time_order, *replayed, halves_of(model, time_order))
 
 
 def _replay_or_reason(
@@ -586,6 +524,6 @@ def halves_of(model: Any, time_order: IntArray | None) -> TimeHalves | None:
     if time_order is None:
         return None
     parts = ReferenceParts(
-        model.reference_, model.task_, model.base_weight_, model._recipe(), has_numbers=model.estimator is None
+        model.reference_, model.task_, model.base_weight_, model._recipe(), has_numbers=model._has_numbers
     )
     return TimeHalves(parts, time_order)

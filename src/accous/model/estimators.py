@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
-from sklearn.utils import _safe_indexing
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_classifier
+from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 
 from accous.arrays import BoolArray, FloatArray, IntArray, from_plain, to_plain
@@ -21,8 +22,11 @@ from accous.diagnostics.losses import read_loss
 from accous.diagnostics.risk import RiskEstimate, conformal_intervals, conformal_sets
 from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError, ParameterError
-from accous.model.backtest import Backtest, TimeHalves, Verification, halves_of, verify, verify_again
+from accous.model.backtest import Backtest, TimeHalves, Verification, halves_of, order_of, verify, verify_again
+from accous.model.heldout import FEWEST_ROWS_OF_TREES, Combination, HeldOut, combine, held_out_of, split_rows
 from accous.model.labels import is_before_joining, judge_late_rows, on_new_reference, rows_to_keep, with_labels
+from accous.model.order import Order, OrderKind
+from accous.model.pair import AUTO, LinearAndTrees, PairErm, PairOfClassifiers, PairRecipe, hold_out_both, make_trees
 from accous.model.predictors import (
     ErmRecipe,
     EstimatorRecipe,
@@ -30,10 +34,12 @@ from accous.model.predictors import (
     RidgeRecipe,
     WeightedErm,
     deviations_of_columns,
+    sharing_fits,
 )
 from accous.model.round import (
     AdaptationState,
     RoundRules,
+    linear_to_plain,
     log_events,
     predictors_from_plain,
     rounds_between_refits,
@@ -44,7 +50,7 @@ from accous.model.round import (
     state_to_plain,
     under_guard,
 )
-from accous.model.safeguards import CAUTIONS, FREE, FixedModel, choose_guard
+from accous.model.safeguards import ADAPTATIONS, FREE, FixedModel, choose_guard
 from accous.model.snapshot import Snapshot, state_html
 from accous.model.tasks import (
     ClassTask,
@@ -62,6 +68,7 @@ from accous.ratio.online import NoShift, OnlineDensityRatio
 from accous.text import LOGGER
 from accous.threads import LOCK_NAME, Lockable, one_blas_thread, one_openmp_thread_if_few
 from accous.validation import (
+    Bounds,
     LearnedAttributes,
     append_rows,
     count_rows,
@@ -74,6 +81,7 @@ from accous.validation import (
 )
 
 _ROWS_OF_ROUND, _NEVER = 10, 1 << 62
+_FOLDS_OF_PAIR = 3  # most of the time of a fit goes into trees
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
 
 
@@ -96,6 +104,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     task_: Any
     erm_: WeightedErm
     fixed_: FixedModel
+    held_out_: HeldOut | None = None
+    combination_: Combination
     base_weight_: FloatArray
     reference_: Any
     estimator: Any
@@ -104,8 +114,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     refit_budget: float | None = None
     rounds_between_refits_: int
     standardize: bool
-    fallback: str
-    caution: str
+    adaptation: str
     random_state: Any
     n_features_in_: int
 
@@ -114,6 +123,10 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def _read_task(self, y: Any, n_rows: int) -> Task:
         """Read the labels of a reference."""
         raise NotImplementedError
+
+    def read_task(self, y: NDArray[Any]) -> Task:
+        """Return the labels of a reference, and what follows from their kind."""
+        return self._read_task(y, len(y))
 
     def restore_task(self, stored: dict[str, NDArray[Any]]) -> None:
         """Take up the labels of the reference as files keep them: `Task.stored`."""
@@ -124,13 +137,13 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """Whether there is something to learn from these labels."""
         raise NotImplementedError
 
-    def _own_recipe(self, scales: FloatArray | None) -> ErmRecipe:
+    def _own_recipe(self, scales: FloatArray | None) -> LogisticRecipe | RidgeRecipe:
         """Return the built-in regression; its penalty acts on columns divided by the scales."""
         raise NotImplementedError
 
     # --- fit, adapt, predict ------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, order: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, order: Any = "auto") -> Self:
         """Fit on a labelled reference and forget all earlier rounds.
 
         Parameters
@@ -139,12 +152,15 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         y : array of shape (n_reference,)
         sample_weight : array of shape (n_reference,), optional
             Base weights b, which the importance weights multiply.
-        order : bool, array of shape (n_reference,) or Backtest, optional
-            True says that the rows are in order of time; an array gives their times: dates, numbers, or text in one ISO
-            form, such as 2024-05-31 17:00. With an order, ``fit`` replays the reference (`accous.backtest`). The
-            outcome decides how far label-free estimates are believed and whether to adapt. Pass a `Backtest` if you
-            have replayed the rows yourself; they are then in order of time. Without an order, nothing is verified.
-            References of fewer than 100 rows are not replayed.
+        order : "auto", bool, array of shape (n_reference,) or Backtest, default="auto"
+            Whether the rows are in order of time. "auto" takes them in the order of the frame's column of dates. If it
+            has none, a test says whether the given order matters; it does not matter for rows drawn at random, nor for
+            rows that are only sorted by their label or an id. ``order_`` says what was found. True and False say it
+            themselves; an array gives the times: dates, numbers, or text in one ISO form, such as 2024-05-31 17:00.
+            With an order, ``fit`` replays the reference (`accous.backtest`), and the outcome decides how far label-free
+            estimates are believed and whether to adapt. Pass a `Backtest` if you have replayed the rows yourself; they
+            are then in order of time. Without an order, nothing is verified. References of fewer than 100 rows are not
+            replayed.
 
         Warns
         -----
@@ -152,22 +168,37 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             If one column alone determines the label, a class has fewer than ten rows, or a column counts rows that are
             in order of time. References of fewer than 200 rows are not checked.
         """
+        return self.fit_with(X, y, sample_weight, order=order)
+
+    def fit_with(
+        self, X: Any, y: Any, sample_weight: Any = None, *, order: Any = "auto", combination: Combination | None = None
+    ) -> Self:
+        """Fit as ``fit`` does.
+
+        Parameters
+        ----------
+        X, y, sample_weight, order : as for ``fit``
+        combination : Combination, optional
+            How the two predictors of ``"auto"`` are combined, if that is known; None finds out on held-out rows.
+        """
         self._check_parameters()
         self.rounds_between_refits_ = 0
         vars(self).pop("_snapshot", None)
-        with self.lock(), unchanged_on_failure(self), one_blas_thread(), naming_values(X):
+        with self.lock(), unchanged_on_failure(self), one_blas_thread(), sharing_fits(), naming_values(X):
             rows = self._read(X, reset=True, min_rows=2)
             self.task_ = self._read_task(y, count_rows(rows))
-            self.base_weight_ = read_base_weights(sample_weight, count_rows(rows))
-            ratio = self._make_ratio()
-            ratio.fit(X)
+            self.base_weight_ = read_base_weights(sample_weight, count_rows(rows)) * self._weights_of_classes()
             self.reference_ = own_copy(rows, X)
-            is_ordered = isinstance(order, Backtest) or (isinstance(order, (bool, np.bool_)) and bool(order))
-            warn_of_traps(self.reference_, self.task_, self._names, is_ordered=is_ordered)
+            ratio = self._bounded(self._make_ratio())
+            ratio.fit(X)
+            found, time_order = order_of(self, X, order)
+            is_ordered = found.kind in (OrderKind.GIVEN, OrderKind.FOUND)
+            warn_of_traps(self._as_numbers(self.reference_), self.task_, self._names, is_ordered=is_ordered)
+            self._combine(time_order, combination)
             self.erm_ = self._make_erm()
             estimator = self.erm_.fit(self.base_weight_, None)
             self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, estimator)
-            self.verification_ = verify(self, X, y, order)
+            self.verification_ = verify(self, X, y, order, found, time_order)
             self.rules_ = self._make_rules(ratio)
             self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, self.rules_.guard)
             self._limit_refits(rows, X)
@@ -229,10 +260,10 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if n_rows == 0:
             return self.task_.none
         lock = attributes.get(LOCK_NAME) or self.lock()
-        with lock, nullcontext() if self.estimator is None else naming_values(X_batch, self.reference_):
+        with lock, nullcontext() if self._has_numbers else naming_values(X_batch, self.reference_):
             if predicts:
                 predicted = self._predicted("predict", rows)
-            if (self.refit, self.fallback == "auto", self.caution) != self.rules_.chosen:
+            if (self.refit, self.adaptation) != self.rules_.chosen:
                 self._take_up_parameters()
             before, known = self.state_, attributes.get("_snapshot")
             risk = known.known_risk if known is not None and known.state is before else None
@@ -241,7 +272,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             attributes.pop("_snapshot", None)  # it would keep the state before alive
         if (
             after.watch.log is not before.watch.log
-            or after.fallback.check is not before.fallback.check
+            or after.safeguards.check is not before.safeguards.check
             or after.columns is not before.columns
         ) and not self.rules_.is_replay:
             log_events(before, after, self.fixed_)
@@ -256,9 +287,13 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def predict_fixed(self, X: Any) -> NDArray[Any]:
         """Predict with the model that never adapts."""
         self._require_fitted("state_")
+        return self.predict_by(self.fixed_.estimator, X)
+
+    def predict_by(self, predictor: Any, X: Any) -> NDArray[Any]:
+        """Predict with a predictor that this model has made."""
         rows = self._read(X, reset=False, min_rows=0)
         with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
-            return np.asarray(self.fixed_.estimator.predict(rows)) if count_rows(rows) else self.task_.none
+            return np.asarray(predictor.predict(rows)) if count_rows(rows) else self.task_.none
 
     def _predicted(self, method: str, rows: Any) -> NDArray[Any]:
         """Call a method of the predictor in use; errors about a value in a frame name its column."""
@@ -350,6 +385,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             if len(rows):
                 self._replace_state(with_labels(self.state_, rows), with_new_labels=True)
 
+    def forget_labels(self) -> None:
+        """Measure as if no label had come yet."""
+        with self.lock():
+            self._replace_state(replace(self.state_, late_labels=None), with_new_labels=True)
+
     def note_risk(self, number: int, risk: RiskEstimate) -> None:
         """Note the error that was estimated after a round, in the history, when other rounds have followed.
 
@@ -434,6 +474,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             self.reference_ = _take(append_rows(self.reference_, rows), kept)
             self.task_, self.base_weight_ = task.part(kept), base[kept]
             self.verification_ = verify_again(self, time_order)
+            self._bounded(ratio)
             self.erm_ = self._make_erm()
             self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, self.erm_.fit(self.base_weight_, None))
             ratio = ratio.on_reference(_take(of_ratio, kept))
@@ -442,6 +483,10 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             vars(self).pop("_snapshot", None)
             self._prepare_readings()
         return self
+
+    def _weights_of_classes(self) -> FloatArray:
+        """Return by what the base weights of the rows are multiplied."""
+        return np.ones(len(self.task_))
 
     def _weights_to_join(self, sample_weight: Any, n_rows: int) -> FloatArray:
         if sample_weight is None:
@@ -602,7 +647,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """The predictor in use."""
         # Not from the snapshot, which would be kept: `predict` changes nothing, not even that.
         state = self.state_
-        return self.fixed_.estimator if state.fallback.veto.is_held else state.estimator
+        return self.fixed_.estimator if state.safeguards.veto.is_held else state.estimator
 
     @property
     def ratio_(self) -> Any:
@@ -623,6 +668,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def n_refits_(self) -> int:
         """Number of fits of the predictor after the first."""
         return self.state_.n_refits
+
+    @property
+    def order_(self) -> Order:
+        """What is known about the order of the reference's rows."""
+        return self.verification_.found
 
     @property
     def backtest_(self) -> Backtest | None:
@@ -677,11 +727,14 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if self.estimator is None:
             return state_to_plain(self.state_, self.fixed_.estimator, self._known_risk())
         own = {self._errors_name: self.fixed_.known_errors, "rounds_between_refits": self.rounds_between_refits_}
+        if self._pair is not None:
+            own["linear"] = [linear_to_plain(each.linear) for each in (self.state_.estimator, self.fixed_.estimator)]
         return state_to_plain(self.state_, None, self._known_risk()) | own
 
     def state_from_plain(self, plain: dict[str, Any], ratio: RatioEstimator) -> None:
         """Restore the state that ``state_to_plain`` returned; a user's estimator is refitted with its last weights."""
         self.rounds_between_refits_ = plain.get("rounds_between_refits", 0)
+        self._bounded(ratio)
         if self.estimator is None:
             self.erm_ = self._make_erm()
             estimator, fixed = predictors_from_plain(plain, self.erm_)
@@ -694,13 +747,29 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def verification_to_plain(self) -> dict[str, Any]:
         """Return the order in time and the backtest, for files."""
         found = self.verification_
-        return {"order": found.order, "backtest": to_plain(found.backtest), "unverified": found.unverified}
+        plain: dict[str, Any] = {"order": found.order, "unverified": found.unverified}
+        plain |= {
+            "found": to_plain(found.found) | {"kind": str(found.found.kind)},
+            "backtest": to_plain(found.backtest),
+        }
+        if self.held_out_ is not None:
+            plain["held_out"] = to_plain(self.held_out_)
+        if self._pair is not None:
+            plain["combination"] = to_plain(self.combination_)
+        return plain
 
     def verification_from_plain(self, plain: dict[str, Any]) -> None:
         """Undo ``verification_to_plain``."""
+        self.held_out_ = from_plain(HeldOut | None, plain.get("held_out"))
+        if self._pair is not None:
+            self.combination_ = from_plain(Combination, plain["combination"])
         backtest = from_plain(Backtest | None, plain["backtest"])
         self.verification_ = Verification(
-            plain["order"], backtest, plain["unverified"], halves_of(self, plain["order"])
+            from_plain(Order, plain["found"]),
+            plain["order"],
+            backtest,
+            plain["unverified"],
+            halves_of(self, plain["order"]),
         )
 
     @property
@@ -715,6 +784,9 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         with one_blas_thread():
             fixed = self.erm_.fit(self.base_weight_, None) if self.erm_.keeps_first_fit else None
             estimator = self.erm_.fit(weights, None)
+            if isinstance(self.erm_, PairErm) and "linear" in plain:
+                fixed = self.erm_.fit(self.base_weight_, None) if fixed is None else fixed
+                estimator, fixed = map(self.erm_.with_linear, (estimator, fixed), plain["linear"])
         self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, fixed, errors)
         return estimator
 
@@ -738,9 +810,10 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             raise ParameterError(f"standardize must be True or False, got {self.standardize!r}.")
         if self.refit_budget is not None:
             require_number("refit_budget", self.refit_budget, at_most=1.0)
-        require_choice("fallback", self.fallback, ("auto", "none"))
-        require_choice("caution", self.caution, CAUTIONS)
-        if self.estimator is not None and penalty != 1.0:
+        require_choice("adaptation", self.adaptation, ADAPTATIONS)
+        if isinstance(self.estimator, str) and self.estimator != AUTO:
+            raise ParameterError(f"estimator must be {AUTO!r}, None or an estimator, got {self.estimator!r}.")
+        if not self._has_numbers and penalty != 1.0:
             raise ParameterError(
                 f"{self.penalty} applies only to the built-in regression; set it on your estimator instead."
             )
@@ -751,12 +824,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if self.ratio is not None:
             ratio: RatioEstimator = clone(self.ratio)
             return ratio
-        # Without the fallback, the method is that of the paper.
-        pool = "auto" if self.fallback == "auto" else "none"
+        # To adapt always is the method of the paper, which has no pool.
+        pool = "none" if self.adaptation == "always" else "auto"
         return OnlineDensityRatio(pool=pool, random_state=self.random_state)
 
     def _make_rules(self, ratio: RatioEstimator) -> RoundRules:
-        has_fallback = self.fallback == "auto"
         evidence = None if self.backtest_ is None else self.backtest_.evidence
         return RoundRules(
             erm=self.erm_,
@@ -766,23 +838,90 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             reference=self.reference_,
             verification=self.verification_,
             columns=ReferenceColumns(self.reference_),
-            cover=ReferenceCover(self.reference_, ratio, self._names(), has_numbers=self.estimator is None),
+            cover=ReferenceCover(
+                self._as_numbers(self.reference_), ratio, self._names(), has_numbers=self._has_numbers
+            ),
             names=self._names(),
             refit=self.refit,
-            has_fallback=has_fallback,
-            caution=self.caution,
-            guard=choose_guard(evidence, self.caution) if has_fallback and ratio.keeps_record else FREE,
-            has_numbers=self.estimator is None,
-            # These columns have already been read, unless they are for a transformer.
+            adaptation=self.adaptation,
+            has_safeguards=ratio.keeps_record and self.adaptation != "always",
+            guard=choose_guard(evidence, self.adaptation) if ratio.keeps_record or self.adaptation == "never" else FREE,
+            has_numbers=self._has_numbers,
+            # These columns have already been read, unless they are for a transformer or with other bounds.
             shares_rows=self.estimator is None and ratio.reads_numbers,
             limits_blas=self.erm_.limits_blas and ratio.is_free_of_blas,
             rounds_between_refits=self.rounds_between_refits_,
         )
 
     def _recipe(self) -> ErmRecipe:
+        pair = self._pair
+        if pair is not None:
+            return self._pair_recipe(pair, self.combination_)
         if self.estimator is not None:
             return EstimatorRecipe(self.estimator, keeps_splits=self.refit == "auto")
         return self._own_recipe(deviations_of_columns(self.reference_, self.base_weight_) if self.standardize else None)
+
+    def _pair_recipe(self, pair: LinearAndTrees, combination: Combination) -> PairRecipe:
+        scales = None
+        if self.standardize:
+            scales = deviations_of_columns(Bounds.of(self.reference_).clipped(self.reference_), self.base_weight_)
+        trees = EstimatorRecipe(pair.trees, keeps_splits=self.refit == "auto", n_folds=_FOLDS_OF_PAIR)
+        return PairRecipe(self._own_recipe(scales), trees, combination)
+
+    def _combine(self, time_order: IntArray | None, combination: Combination | None) -> None:
+        """Find out on held-out rows how the two predictors of "auto" are combined, unless that is known."""
+        pair, self.held_out_ = self._pair, None
+        if pair is None:
+            return
+        self.combination_ = Combination(0.0) if combination is None else combination
+        split = split_rows(self.task_.strata, time_order)
+        if combination is not None or len(self.task_) < FEWEST_ROWS_OF_TREES:
+            return
+        recipe = self._pair_recipe(pair, self.combination_)
+        linear, trees = hold_out_both(recipe, self.reference_, self.task_, self.base_weight_, split)
+        self.combination_ = combine(self.task_, split, linear, trees, self.base_weight_)
+        answers = self.combination_.mixed(linear, trees)
+        self.held_out_ = held_out_of(split, answers, is_in_time=time_order is not None)
+
+    @property
+    def _pair(self) -> LinearAndTrees | None:
+        """The two predictors of "auto", unfitted; None if the estimator is another."""
+        if isinstance(self.estimator, LinearAndTrees):
+            return self.estimator
+        if not isinstance(self.estimator, str):
+            return None
+        kind = "classifier" if is_classifier(self) else "regressor"
+        seed = self.random_state if isinstance(self.random_state, Integral) else 0
+        return LinearAndTrees(make_trees(kind, int(seed)))
+
+    @property
+    def _has_numbers(self) -> bool:
+        """Whether the predictor reads the rows as numbers: the built-in one and "auto" do."""
+        return self.estimator is None or isinstance(self.estimator, (str, LinearAndTrees))
+
+    @property
+    def _takes_missing(self) -> bool:
+        """Whether missing numbers reach the predictor; the ratio then reads medians in their place."""
+        if self._has_numbers:
+            return self.estimator is not None
+        return hasattr(self.estimator, "__sklearn_tags__") and bool(get_tags(self.estimator).input_tags.allow_nan)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.allow_nan = self._takes_missing
+        return tags
+
+    def _as_numbers(self, rows: Any) -> Any:
+        """Return rows without missing values, if the predictor reads numbers."""
+        return Bounds.of(rows).filled(rows) if self._has_numbers and self._takes_missing else rows
+
+    def _bounded(self, ratio: RatioEstimator) -> RatioEstimator:
+        """Let the ratio read medians for missing values; the default ratio of "auto" also reads numbers clipped."""
+        is_array = isinstance(self.reference_, np.ndarray) and self.reference_.dtype.kind == "f"
+        if self._takes_missing and is_array and ratio.reads_numbers:
+            bounds = Bounds.of(self.reference_)
+            ratio.bounds = bounds if self._has_numbers and self.ratio is None else bounds.without_ends
+        return ratio
 
     def _make_erm(self) -> WeightedErm:
         return self._recipe().on(self.reference_, self.task_)
@@ -826,13 +965,13 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         return [f"x{column}" for column in range(self.n_features_in_)] if names is None else list(map(str, names))
 
     def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
-        if self.estimator is None:
-            return read_rows(self, X, reset=reset, min_rows=min_rows)
+        if self._has_numbers:
+            return read_rows(self, X, reset=reset, min_rows=min_rows, takes_missing=self._takes_missing)
         rows = read_frame(self, X, reset=reset, min_rows=min_rows)
         # Rows that the ratio could not learn from are not predicted either.
         is_plain = isinstance(getattr(self.ratio, "feature_map", "standardize"), str)
         if is_plain and isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
-            require_finite(rows, X)
+            require_finite(rows, X, takes_missing=self._takes_missing)
         return rows
 
 
@@ -850,6 +989,8 @@ def _labels_refused(method: str) -> ParameterError:
 def _estimator_has(method: str) -> Any:
     def check(self: Any) -> bool:
         owner = self.state_.estimator if hasattr(self, "state_") else self.estimator
+        if isinstance(owner, (str, LinearAndTrees)):
+            owner = PairOfClassifiers
         if owner is not None:
             getattr(owner, method)
         return True
@@ -870,12 +1011,14 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : classifier, optional
+    estimator : classifier or "auto", optional
         Any scikit-learn classifier whose ``fit`` takes ``sample_weight``, or a pipeline that ends in one. It receives
         data frames unconverted. None uses a built-in, warm-started logistic regression (two classes) or softmax
         regression, with the same optimum as ``make_pipeline(StandardScaler(), LogisticRegression(C=C))``. With more
         than 100 coefficients, only ``fit`` goes all the way to the optimum. The refit of a round takes a few steps
-        towards it, and more after a jump.
+        towards it, and more after a jump. ``"auto"`` predicts with that regression, on numbers clipped to the 0.1 to
+        99.9 % range of the reference, and with boosted trees together, weighted by their predictions for held-out rows;
+        numbers may be missing. With fewer than 500 rows it has no trees.
     ratio : ratio estimator, optional
         None uses ``OnlineDensityRatio()``.
     refit : {"auto", "always"} or int, default="auto"
@@ -891,27 +1034,29 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         lie between refits (``rounds_between_refits_``, a power of two), whatever the clock says. Boosted trees need no
         limit: their refits take milliseconds.
     C : float, default=1.0
-        Inverse penalty of the built-in regression, at most 1e100. Do not set it together with ``estimator``.
+        Inverse penalty of the built-in regression, at most 1e100. Do not set it with an ``estimator`` of yours.
+    class_weight : {"balanced"} or dict, optional
+        By what the base weights of the rows of each class are multiplied: so that all classes weigh the same, or by
+        the numbers given for the classes.
     standardize : bool, default=True
         Whether the penalty of the built-in regression acts on standardised columns: mean 0 and deviation 1 in the
         reference with its base weights, and constant columns unscaled. The coefficients of the fitted predictor are
         those of the raw columns either way. False gives the optimum of ``LogisticRegression(C=C)`` on the columns as
         they are. Ignored if you pass an ``estimator``.
-    fallback : {"auto", "none"}, default="auto"
-        How to keep the adaptation from doing harm. ``"auto"`` has three safeguards. The ratio counts only as far as it
-        explained past batches better than ratio 1 did (docs/pool.md); while the weights hardly differ from the base
-        weights, the fixed model predicts. Weights that leave few effective rows are shrunk towards the base weights for
-        the fit. The adapted model is compared with the fixed model on the weighted, cross-fitted reference: in every
-        32nd round and soon after a jump, or at every fifth refit if you pass an ``estimator``. The fixed model predicts
-        while the adapted one is worse by more than 1.5 standard errors. If the backtest of an ordered reference gives
-        reason to be stricter, it predicts unless the adapted one is clearly better, or always; see ``caution``.
-        ``"none"`` is the paper's method unchanged, unless you pass a ``ratio`` with a pool. With ratio estimators that
-        use a single batch, and with those that serve as baselines, ``"auto"`` is the same as ``"none"``.
-    caution : {"high", "normal", "low"}, default="normal"
-        How much evidence the adaptation needs. ``"low"`` adapts unless the adapted model is worse by more than 1.5
-        standard errors. ``"normal"`` does the same if the reference has no order in time, or shows no drift. If the
-        reference drifts, it adapts only while the adapted model is better by more than two standard errors, and not at
-        all if label-free estimates failed in the backtest. ``"high"`` does not adapt without a backtest.
+    adaptation : {"auto", "always", "never"}, default="auto"
+        Whether the adapted predictor makes the predictions. ``"always"`` uses the ratio's weights in every round: the
+        paper's method unchanged, unless you pass a ``ratio`` with a pool. ``"never"`` leaves the predictions to the
+        fixed model; the ratio still follows the stream, and drift and the error are still estimated.
+
+        ``"auto"`` adapts where that is supported. The ratio counts only as far as it explained past batches better than
+        ratio 1 did (docs/pool.md); while the weights hardly differ from the base weights, the fixed model predicts.
+        Weights that leave few effective rows are shrunk towards the base weights for the fit. The adapted model is
+        compared with the fixed model on the weighted, cross-fitted reference: in every 32nd round and soon after a
+        jump, or at every fifth refit if you pass an ``estimator``. The fixed model predicts while the adapted one is
+        worse by more than 1.5 standard errors. If the reference has an order in time and drifts, it predicts unless the
+        adapted one is better by more than two standard errors, and always if label-free estimates failed in the
+        backtest. With ratio estimators that use a single batch, and with those that serve as baselines, ``"auto"`` is
+        the same as ``"always"``.
     random_state : int, RandomState or None, default=None
         Seed of the ratio estimator if ``ratio`` is None.
 
@@ -920,7 +1065,7 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
     classes_ : array of shape (n_classes,)
     ratio_ : fitted ratio estimator
     estimator_ : fitted predictor for the next round
-        The adapted predictor, or the fixed one while the fallback is active.
+        The adapted predictor, or the fixed one while adaptation is off or held back.
     reference_weight_ : array of shape (n_reference,)
         Current importance weights. They have mean 1; with base weights b they are b r divided by the mean of r weighted
         by b.
@@ -935,9 +1080,12 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         The same estimate with an interval, and the estimated error of the fixed model, which never adapts.
     trust_ : Trust
         Three answers, about inputs, adaptation and predictions, each "yes", "no" or "not known", and a verdict.
+    order_ : Order
+        Whether the rows of the reference are in order of time: its ``kind``, the ``p_value`` of the test if one was
+        made, and the ``column`` of times.
     backtest_ : Backtest or None
-        The replay of the reference, which ``extend`` repeats; None if ``fit`` or ``extend`` was given no order, if the
-        reference has fewer than 100 rows, or if a replay failed, for example because ``estimator`` could not be fitted
+        The replay of the reference, which ``extend`` repeats; None if the reference has no order in time, if it
+        has fewer than 100 rows, or if a replay failed, for example because ``estimator`` could not be fitted
         on a part of the reference.
     unverified_ : str
         Why there is no backtest although there is an order in time, or was one; empty otherwise.
@@ -992,20 +1140,59 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         refit: int | str = "auto",
         refit_budget: float | None = None,
         C: float = 1.0,
+        class_weight: Any = None,
         standardize: bool = True,
-        fallback: str = "auto",
-        caution: str = "normal",
+        adaptation: str = "auto",
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
+        self.class_weight = class_weight
         self.ratio = ratio
         self.refit = refit
         self.refit_budget = refit_budget
         self.C = C
         self.standardize = standardize
-        self.fallback = fallback
-        self.caution = caution
+        self.adaptation = adaptation
         self.random_state = random_state
+
+    @classmethod
+    def paper(
+        cls,
+        *,
+        horizon: int,
+        C: float = 1.0,
+        radius: float | None = None,
+        step_size: float | str = "theory",
+        ridge: float = 1.0,
+        scale: bool = False,
+    ) -> Self:
+        """Return the paper's method: its ratio to the letter, its weights as they are, a fit in every round.
+
+        There are no safeguards, and columns are not standardised.
+
+        Parameters
+        ----------
+        horizon : int
+            T, the number of rounds.
+        C : float, default=1.0
+            Inverse penalty of the regression, which the paper does not give.
+        radius, step_size, ridge, scale
+            As in `OnlineDensityRatio.paper`.
+
+        Examples
+        --------
+        >>> from accous import AdaptiveClassifier
+        >>> from accous.streams import GaussianStream, LinearShift
+        >>> stream = GaussianStream(LinearShift(), n_rounds=20, batch_size=5)
+        >>> model = AdaptiveClassifier.paper(horizon=20, step_size=10.0).fit(*stream.reference())
+        >>> for batch in stream:
+        ...     y_hat = model.predict(batch.X)
+        ...     model = model.adapt(batch.X)
+        >>> model.n_refits_
+        20
+        """
+        ratio = OnlineDensityRatio.paper(horizon=horizon, radius=radius, step_size=step_size, ridge=ridge, scale=scale)
+        return cls(ratio=ratio, refit="always", C=C, standardize=False, adaptation="always")
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -1082,6 +1269,19 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         """Whether there are two classes."""
         return len(np.unique(y)) >= 2
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not isinstance(self.class_weight, dict) and self.class_weight not in (None, "balanced"):
+            raise ParameterError(f"class_weight must be None, 'balanced' or a dict, got {self.class_weight!r}.")
+
+    def _weights_of_classes(self) -> FloatArray:
+        if self.class_weight is None:
+            return np.ones(len(self.task_))
+        try:
+            return np.asarray(compute_sample_weight(self.class_weight, self.task_.truths), dtype=np.float64)
+        except ValueError as error:
+            raise ParameterError(f"class_weight cannot be used: {error}") from None
+
     def _read_task(self, y: Any, n_rows: int) -> ClassTask:
         return read_class_task(y, n_rows, reader=type(self).__name__)
 
@@ -1107,10 +1307,11 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : regressor, optional
+    estimator : regressor or "auto", optional
         Any scikit-learn regressor whose ``fit`` takes ``sample_weight``, or a pipeline that ends in one. It receives
         data frames unconverted. None uses a built-in ridge regression, with the same optimum as
-        ``make_pipeline(StandardScaler(), Ridge(alpha=alpha))``.
+        ``make_pipeline(StandardScaler(), Ridge(alpha=alpha))``. ``"auto"`` adds boosted trees, as in
+        `accous.AdaptiveClassifier`.
     ratio : ratio estimator, optional
         None uses ``OnlineDensityRatio()``.
     alpha : float, default=1.0
@@ -1123,7 +1324,7 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         the adapted predictor is compared with the fixed one. The built-in regression minimises squares with any loss.
         The mean of absolute errors is estimated best, because single large errors count little. Use the pinball loss of
         a quantile q, such as ``"pinball(0.9)"``, if your ``estimator`` predicts that quantile.
-    refit, refit_budget, fallback, caution, random_state
+    refit, refit_budget, adaptation, random_state
         As in `accous.AdaptiveClassifier`. What counts as points there are shares of four times the loss of the fixed
         model on the reference here, so that one point is 4 % of that loss; see docs/trust.md.
 
@@ -1169,8 +1370,7 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         loss: str = "absolute",
         refit: int | str = "auto",
         refit_budget: float | None = None,
-        fallback: str = "auto",
-        caution: str = "normal",
+        adaptation: str = "auto",
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
@@ -1180,8 +1380,7 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         self.loss = loss
         self.refit = refit
         self.refit_budget = refit_budget
-        self.fallback = fallback
-        self.caution = caution
+        self.adaptation = adaptation
         self.random_state = random_state
 
     @property

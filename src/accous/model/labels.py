@@ -12,7 +12,7 @@ from accous.arrays import BoolArray, FloatArray, IntArray
 from accous.diagnostics.labels import JudgedRows, LateLabels, inside_of
 from accous.exceptions import DataError, ParameterError
 from accous.model.round import AdaptationState, Joining, RoundRules, check_fit, share_in_use, weigh
-from accous.model.safeguards import Check, Fallback, Fit, next_veto, shrink
+from accous.model.safeguards import Check, Fit, Safeguards, next_veto, shrink
 from accous.model.snapshot import Snapshot
 from accous.model.tasks import LateTruths
 from accous.ratio.base import RatioEstimator, ratios_of_reference
@@ -125,8 +125,8 @@ def on_new_reference(rules: RoundRules, before: AdaptationState, ratio: RatioEst
     ratio : RatioEstimator
         The ratio on the new reference.
     """
-    tempered, ratios = before.fallback.tempered, ratios_of_reference(ratio)
-    if rules.has_fallback and ratio.keeps_record and not ratio.is_pooled:
+    tempered, ratios = before.safeguards.tempered, ratios_of_reference(ratio)
+    if rules.has_safeguards and not ratio.is_pooled:
         tempered, ratios = tempered.on_reference(ratios, float(ratio.max_ratio))
     weights = weigh(rules, ratios, rules.base_weight)
     fit, check = _fit_on(rules, before, weights)
@@ -139,7 +139,9 @@ def on_new_reference(rules: RoundRules, before: AdaptationState, ratio: RatioEst
         fitted_weights=fit.weights,
         n_refits=fit.n_refits,
         last_refit=before.n_rounds,
-        fallback=Fallback(tempered, share_in_use(rules, ratio, tempered, weights, is_pooled=ratio.is_pooled), check),
+        safeguards=Safeguards(
+            tempered, share_in_use(rules, ratio, tempered, weights, is_pooled=ratio.is_pooled), check
+        ),
         watch=before.watch.on_other_reference(),
         rounds=before.rounds._replace(is_moved=fit.estimator is not rules.fixed.estimator),
         joined=Joining(before.n_rounds, before.n_rows),
@@ -149,15 +151,16 @@ def on_new_reference(rules: RoundRules, before: AdaptationState, ratio: RatioEst
 
 def _fit_on(rules: RoundRules, before: AdaptationState, weights: FloatArray) -> tuple[Fit, Check]:
     """Fit the adapted predictor with the weights of the new reference, and compare it with the fixed one."""
-    n_refits, strength = before.n_refits + 1, before.fallback.check.strength
+    n_refits, strength = before.n_refits + 1, before.safeguards.check.strength
     fit = Fit(rules.fixed.estimator, rules.base_weight, n_refits, before.n_rounds)
     check = Check(next_veto(rules.guard, 0.0, 0.0, before.n_rounds, n_refits), strength, None)
-    if share_in_use(rules, before.ratio, before.fallback.tempered, weights, is_pooled=before.ratio.is_pooled) == 0.0:
+    ratio, tempered = before.ratio, before.safeguards.tempered
+    share = share_in_use(rules, ratio, tempered, weights, is_pooled=ratio.is_pooled)
+    if share == 0.0 or rules.adaptation == "never":
         return fit, check
-    has_safeguards = rules.has_fallback and before.ratio.keeps_record
-    shrunk = shrink(weights, rules.base_weight, strength) if has_safeguards else weights
+    shrunk = shrink(weights, rules.base_weight, strength) if rules.has_safeguards else weights
     fit = fit._replace(estimator=rules.erm.fit(shrunk, None), weights=shrunk)
-    return check_fit(rules, fit, strength, weights, before.n_rounds) if has_safeguards else (fit, check)
+    return check_fit(rules, fit, strength, weights, before.n_rounds) if rules.has_safeguards else (fit, check)
 
 
 def rows_to_keep(strata: IntArray, values: FloatArray, limit: int) -> IntArray:

@@ -22,17 +22,17 @@ from accous.diagnostics.labels import LateLabels
 from accous.model.predictors import WeightedErm
 from accous.model.safeguards import (
     Check,
-    Fallback,
     Fit,
     FixedModel,
     Guard,
+    Safeguards,
     Veto,
     choose_strength,
     compare,
     is_choice_due,
     next_veto,
     shrink,
-    start_fallback,
+    start_safeguards,
 )
 from accous.model.tasks import Task
 from accous.model.watching import (
@@ -91,8 +91,8 @@ class AdaptationState:
         Number of fits after the first.
     last_refit : int
         Round of the last fit.
-    fallback : Fallback
-        The safeguards that hold the adaptation back.
+    safeguards : Safeguards
+        What holds the adaptation back.
     watch : Watch
         What the rounds showed about the inputs.
     recent : RecentRows
@@ -118,7 +118,7 @@ class AdaptationState:
     fitted_weights: FloatArray
     n_refits: int
     last_refit: int
-    fallback: Fallback
+    safeguards: Safeguards
     watch: Watch
     recent: RecentRows = field(compare=False)
     n_rows: int
@@ -141,7 +141,7 @@ def start_state(
         fitted_weights=weights,
         n_refits=0,
         last_refit=0,
-        fallback=start_fallback(ratio, guard),
+        safeguards=start_safeguards(ratio, guard),
         watch=start_watch(ratio, n_features),
         recent=NO_ROWS,
         n_rows=0,
@@ -152,12 +152,12 @@ def start_state(
 
 def under_guard(state: AdaptationState, guard: Guard) -> AdaptationState:
     """Return the state with the last comparison judged by this guard, in case it is another one than at the time."""
-    fallback = state.fallback
-    is_held = guard.holds(fallback.veto.excess, fallback.veto.standard_error)
-    if is_held == fallback.veto.is_held:
+    veto = state.safeguards.veto
+    is_held = guard.holds(veto.excess, veto.standard_error)
+    if is_held == veto.is_held:
         return state
-    check = replace(fallback.check, veto=replace(fallback.veto, is_held=is_held))
-    return replace(state, fallback=replace(fallback, check=check))
+    check = replace(state.safeguards.check, veto=replace(veto, is_held=is_held))
+    return replace(state, safeguards=replace(state.safeguards, check=check))
 
 
 def state_to_plain(state: AdaptationState, fixed: Any, risk: RiskEstimate | None) -> dict[str, Any]:
@@ -173,10 +173,20 @@ def state_to_plain(state: AdaptationState, fixed: Any, risk: RiskEstimate | None
     plain["rounds"] = state.rounds.to_plain(risk)
     plain["late_labels"] = None if state.late_labels is None else to_plain(state.late_labels.packed())
     if fixed is not None:
-        for name, predictor in (("estimator", state.estimator), ("fixed", fixed)):
-            parts = {"coef": predictor.coef_, "intercept": predictor.intercept_}
-            plain[name] = {**parts, "point": to_plain(predictor.point)}
+        plain |= {"estimator": linear_to_plain(state.estimator), "fixed": linear_to_plain(fixed)}
     return plain
+
+
+def linear_to_plain(predictor: Any) -> dict[str, Any] | None:
+    """Return a built-in predictor as arrays and numbers; None for None."""
+    if predictor is None:
+        return None
+    return {"coef": predictor.coef_, "intercept": predictor.intercept_, "point": to_plain(predictor.point)}
+
+
+def linear_from_plain(plain: dict[str, Any], erm: Any) -> Any:
+    """Undo ``linear_to_plain``, given how the built-in predictors are fitted."""
+    return erm.restored(plain["coef"], plain["intercept"], from_plain(Point | None, plain["point"]))
 
 
 def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> AdaptationState:
@@ -200,11 +210,7 @@ def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> Adapt
 
 def predictors_from_plain(plain: dict[str, Any], erm: Any) -> tuple[Any, Any]:
     """Return the adapted and the fixed predictor, given how the built-in predictors are fitted."""
-    adapted, fixed = (
-        erm.restored(parts["coef"], parts["intercept"], from_plain(Point | None, parts["point"]))
-        for parts in (plain["estimator"], plain["fixed"])
-    )
-    return adapted, fixed
+    return linear_from_plain(plain["estimator"], erm), linear_from_plain(plain["fixed"], erm)
 
 
 # --- When a round refits the predictor, and when it compares the result with the fixed predictor
@@ -315,9 +321,9 @@ class RoundRules:
     names : list of str
         Names of the input columns.
     refit : {"auto", "always"} or int
-    has_fallback : bool
-        Whether the adaptation is held back while there is evidence against it.
-    caution : {"high", "normal", "low"}
+    adaptation : {"auto", "always", "never"}
+    has_safeguards : bool
+        Whether the ratio counts only as far as past batches support it, and fits are shrunk and compared.
     guard : Guard
         Which predictor makes the predictions after a comparison.
     has_numbers : bool
@@ -342,8 +348,8 @@ class RoundRules:
     cover: ReferenceCover
     names: list[str]
     refit: int | str
-    has_fallback: bool
-    caution: str
+    adaptation: str
+    has_safeguards: bool
     guard: Guard
     has_numbers: bool
     shares_rows: bool
@@ -352,9 +358,9 @@ class RoundRules:
     is_replay: bool = False
 
     @cached_property
-    def chosen(self) -> tuple[int | str, bool, str]:
+    def chosen(self) -> tuple[int | str, str]:
         """The parameters that may be set again after ``fit``."""
-        return self.refit, self.has_fallback, self.caution
+        return self.refit, self.adaptation
 
 
 def run_round(
@@ -388,7 +394,7 @@ def run_round(
     batch_ratios = ratio.run(read)
     numbers = rows if rules.has_numbers else ratio.batch_as_numbers(read)
     is_pooled = ratio.is_pooled
-    tempered, ratios = hold_back(rules, ratio, before.fallback.tempered, batch_ratios, n_rows, is_pooled=is_pooled)
+    tempered, ratios = hold_back(rules, ratio, before.safeguards.tempered, batch_ratios, n_rows, is_pooled=is_pooled)
     weights = weigh(rules, ratios, before.weights)
     share = share_in_use(rules, ratio, tempered, weights, is_pooled=is_pooled)
     n_effective = effective_rows(weights)
@@ -403,6 +409,8 @@ def run_round(
         columns=rules.columns,
         names=rules.names,
     )
+    if numbers is not None and ratio.bounds is not None:
+        numbers = ratio.bounds.filled(numbers)
     recent, columns = before.recent if numbers is None else before.recent.add(numbers), before.columns
     if this_round % ROUNDS_BETWEEN_COLUMN_LOOKS == 0:
         columns = watch_columns(columns, rules.cover, this_round, recent)
@@ -414,7 +422,7 @@ def run_round(
         fitted_weights=fit.weights,
         n_refits=fit.n_refits,
         last_refit=fit.last_refit,
-        fallback=Fallback(tempered, share, check),
+        safeguards=Safeguards(tempered, share, check),
         watch=watch,
         recent=recent,
         columns=columns,
@@ -447,7 +455,7 @@ def hold_back(
     """Return the ratio of the reference in use, held back as far as past batches are evidence against it."""
     is_ours = not ratio.is_foreign
     ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64) if is_ours else ratios_of_reference(ratio)
-    if is_pooled or not (ratio.keeps_record and rules.has_fallback):
+    if is_pooled or not rules.has_safeguards:
         return tempered, ratios
     if not is_ours:
         batch_ratios = checked_ratios(ratio, batch_ratios, n_rows, ("the batch", "_ratio"))
@@ -456,7 +464,7 @@ def hold_back(
 
 def share_in_use(rules: RoundRules, ratio: Any, tempered: Tempered, weights: FloatArray, *, is_pooled: bool) -> float:
     """Return how far the ratio counts: 0 if the weights say that there is nothing to adapt to."""
-    if not (rules.has_fallback and ratio.keeps_record):
+    if not rules.has_safeguards:
         return 1.0
     if total_variation(weights, rules.base_weight) < SMALLEST_SHIFT:
         return 0.0
@@ -473,18 +481,17 @@ def _fit_and_check(
     n_effective: float,
 ) -> tuple[Fit, Check]:
     """Refit if due, and compare with the fixed predictor if due."""
-    check = before.fallback.check
-    if share == 0.0:
-        # There is nothing to adapt to, so no fit and no comparison is needed.
+    check = before.safeguards.check
+    if share == 0.0 or rules.adaptation == "never":
+        # No fit and no comparison is needed.
         fixed = Fit(rules.fixed.estimator, rules.base_weight, before.n_refits, before.last_refit)
         veto = next_veto(rules.guard, 0.0, 0.0, this_round, before.n_refits)
         return fixed, Check(veto, check.strength, None)
-    has_safeguards = rules.has_fallback and before.ratio.keeps_record
-    shrunk = shrink(weights, rules.base_weight, check.strength, n_effective) if has_safeguards else weights
+    shrunk = shrink(weights, rules.base_weight, check.strength, n_effective) if rules.has_safeguards else weights
     fit = Fit(before.estimator, before.fitted_weights, before.n_refits, before.last_refit)
     if is_refit_due(rules.refit, rules.erm, before, shrunk, this_round, rules.rounds_between_refits):
         fit = Fit(rules.erm.fit(shrunk, before.estimator), shrunk, before.n_refits + 1, this_round)
-    if not has_safeguards or not is_check_due(check, rules.erm, this_round, fit.n_refits, weights):
+    if not rules.has_safeguards or not is_check_due(check, rules.erm, this_round, fit.n_refits, weights):
         return fit, check
     with one_blas_thread():
         return check_fit(rules, fit, check.strength, weights, this_round)
@@ -570,7 +577,7 @@ def log_events(before: AdaptationState, after: AdaptationState, fixed: FixedMode
     fixed : FixedModel
     """
     # With nothing to adapt to, the fixed model predicts anyway, and no comparison was made.
-    if after.fallback.veto.is_held != before.fallback.veto.is_held and after.fallback.share > 0.0:
+    if after.safeguards.veto.is_held != before.safeguards.veto.is_held and after.safeguards.share > 0.0:
         _log_veto(after, fixed)
     log, old = after.watch.log, before.watch.log
     if log is not None and old is not None and log.events is not old.events:
@@ -593,7 +600,7 @@ def log_onsets(columns: ColumnWatch, this_round: int) -> None:
 
 
 def _log_veto(state: AdaptationState, fixed: FixedModel) -> None:
-    veto = state.fallback.veto
+    veto = state.safeguards.veto
     name = "fixed" if veto.is_held else "adapted"
     LOGGER.warning(
         "Round %d: the %s model makes the predictions from now on. %s", state.n_rounds, name, _comparison(veto, fixed)

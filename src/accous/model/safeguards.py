@@ -20,10 +20,10 @@ from accous.model.tasks import Task
 from accous.ratio.base import RatioEstimator
 from accous.threads import one_blas_thread
 
-# --- The guard: whether the adapted predictor may make the predictions, given a backtest and the user's caution
+# --- The guard: whether the adapted predictor may make the predictions, given a backtest
 
 
-CAUTIONS = ("high", "normal", "low")
+ADAPTATIONS = ("auto", "always", "never")
 # Chosen on half of the streams in docs/trust.md and checked on the other half.
 LARGEST_LOSS = 0.002
 QUIET_DRIFT = 0.08
@@ -83,27 +83,27 @@ DOUBTED = Guard(
     "The fixed model predicts, because the estimates of the backtest were too far from the truth to tell when "
     "adaptation helps.",
 )
-UNPROVEN = Guard("off", "The fixed model predicts, because caution is high and no backtest supports adaptation.")
+NEVER = Guard("off", "The fixed model predicts, because adaptation is off.")
 
 
-def choose_guard(evidence: Evidence | None, caution: str) -> Guard:
+def choose_guard(evidence: Evidence | None, adaptation: str) -> Guard:
     """Choose the guard.
 
-    With caution "low" it is lenient. With "normal" it depends on the backtest: without one, or where the reference is
-    quiet (drift below 0.08), it is lenient; where the reference drifts, it is strict. It is off where the backtest's
-    estimates missed the truth by 4 points or more beyond what sampling explains, or where the reference drifts and
-    adaptation cost more than 0.2 points. With "high" the same rules hold, and without a backtest it is off.
+    With "auto" it depends on the backtest: without one, or where the reference is quiet (drift below 0.08), it is
+    lenient; where the reference drifts, it is strict. It is off where the backtest's estimates missed the truth by 4
+    points or more beyond what sampling explains, or where the reference drifts and adaptation cost more than 0.2
+    points.
 
     Parameters
     ----------
     evidence : Evidence, optional
         None without a backtest.
-    caution : {"high", "normal", "low"}
+    adaptation : {"auto", "always", "never"}
     """
-    if caution == "low":
-        return LENIENT
+    if adaptation != "auto":
+        return FREE if adaptation == "always" else NEVER
     if evidence is None:
-        return UNPROVEN if caution == "high" else LENIENT
+        return LENIENT
     if evidence.fixed.unexplained >= LARGEST_UNEXPLAINED:
         return DOUBTED if evidence.gain < 0.0 else OFF
     if evidence.drift < QUIET_DRIFT:
@@ -206,7 +206,7 @@ def _refit(erm: WeightedErm, weights: FloatArray, latest: Fit, this_round: int) 
     return Fit(erm.fit(weights, latest.estimator), weights, n_refits, this_round)
 
 
-# --- The fallback: hold the adaptation back while past batches or the reference's labels are evidence against
+# --- The safeguards: hold the adaptation back while past batches or the reference's labels are evidence against
 #     it
 
 
@@ -315,7 +315,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Fallback:
+class Safeguards:
     """The state of all safeguards.
 
     Attributes
@@ -337,11 +337,11 @@ class Fallback:
         return self.check.veto
 
 
-def start_fallback(ratio: RatioEstimator, guard: Guard = LENIENT) -> Fallback:
+def start_safeguards(ratio: RatioEstimator, guard: Guard = LENIENT) -> Safeguards:
     """Return the state before the first round: the guard's first veto, and nothing to adapt to yet."""
     veto = Veto(guard.starts_held, float("nan"), float("nan"), 0, 0)
     share = 0.0 if ratio.keeps_record else 1.0
-    return Fallback(start_tempered(), share, Check(veto, FIRST_STRENGTH, None))
+    return Safeguards(start_tempered(), share, Check(veto, FIRST_STRENGTH, None))
 
 
 def compare(fixed: FixedModel, task: Task, weights: FloatArray, answers: NDArray[Any] | None) -> tuple[float, float]:

@@ -66,13 +66,13 @@ class Snapshot:
     @property
     def predictor(self) -> Any:
         """The predictor in use: the fixed predictor under a veto."""
-        return self.rules.fixed.estimator if self.state.fallback.veto.is_held else self.state.estimator
+        return self.rules.fixed.estimator if self.state.safeguards.veto.is_held else self.state.estimator
 
     @cached_property
     def is_fixed(self) -> bool:
         """Whether the predictor in use is the fixed one, or one that was fitted with the same weights."""
         state = self.state
-        return state.fallback.veto.is_held or np.array_equal(state.fitted_weights, self.rules.base_weight)
+        return state.safeguards.veto.is_held or np.array_equal(state.fitted_weights, self.rules.base_weight)
 
     @property
     def scale(self) -> LossScale:
@@ -96,9 +96,9 @@ class Snapshot:
     def _held_back(self, ratios: FloatArray) -> FloatArray:
         """Return ratios as they are in use: a ratio with a pool of its own is held back already."""
         ratio = self.state.ratio
-        if ratio.is_pooled or not (ratio.keeps_record and self.rules.has_fallback):
+        if ratio.is_pooled or not self.rules.has_safeguards:
             return ratios
-        held_back: FloatArray = self.state.fallback.tempered.ratios(ratios, float(ratio.max_ratio))
+        held_back: FloatArray = self.state.safeguards.tempered.ratios(ratios, float(ratio.max_ratio))
         return held_back
 
     def _learner_weights(self) -> tuple[FloatArray, FloatArray]:
@@ -125,7 +125,7 @@ class Snapshot:
             "disagreement": self._disagreement(),
             "scale": self.scale,
         }
-        residuals = evidence.fixed if self.state.fallback.veto.is_held else evidence.adapted
+        residuals = evidence.fixed if self.state.safeguards.veto.is_held else evidence.adapted
         adapted = widen((risk.adapted, risk.adapted_low, risk.adapted_high), residuals, **drift)
         fixed = widen((risk.fixed, risk.fixed_low, risk.fixed_high), evidence.fixed, **drift)
         return RiskEstimate(
@@ -196,7 +196,7 @@ class Snapshot:
         Where such fits are slow, the losses are those of the fixed predictor plus the difference between the two at
         the last comparison, which is made with fewer folds.
         """
-        answers, task = self.state.fallback.check.answers, self.rules.task
+        answers, task = self.state.safeguards.check.answers, self.rules.task
         if self.is_fixed or answers is None:
             return None if self.errors is None else task.losses(self.errors)
         fixed, quick = self._losses_of_fixed(), self._losses_of_fixed(is_quick=True)
@@ -210,7 +210,7 @@ class Snapshot:
 
     def _age(self) -> int:
         """Rounds since the fits that the estimate rests on, if the predictor has changed since."""
-        check = self.state.fallback.check
+        check = self.state.safeguards.check
         if self.is_fixed or check.answers is None or self.state.n_refits == check.veto.n_refits:
             return 0
         return int(self.state.n_rounds - check.veto.n_rounds)
@@ -234,7 +234,7 @@ class Snapshot:
     @cached_property
     def scores(self) -> FloatArray:
         """One minus the probability of each reference row's own label, from a fit without the row."""
-        task, compared = self.rules.task, self.state.fallback.check.scores
+        task, compared = self.rules.task, self.state.safeguards.check.scores
         if self.is_fixed:
             found = self.rules.fixed.scores()
         elif compared is not None:
@@ -253,7 +253,7 @@ class Snapshot:
 
         Before the first comparison, they are those of the fixed predictor.
         """
-        answers = self.state.fallback.check.answers
+        answers = self.state.safeguards.check.answers
         if not self.rules.erm.is_slow_to_cross_fit or self.is_fixed:
             return self.require_errors("predict_interval")
         if answers is not None:
@@ -369,8 +369,8 @@ class Snapshot:
         return judge(
             self._weight_evidence,
             share_out_of_bound=self.share_out_of_bound,
-            exponent=float(self.state.fallback.share) if self.rules.has_fallback else 1.0,
-            is_vetoed=self.state.fallback.veto.is_held,
+            exponent=float(self.state.safeguards.share),
+            is_vetoed=self.state.safeguards.veto.is_held,
             excess=self._excess(),
             scale=self.scale,
             guard=self.rules.guard.sentence,
@@ -390,7 +390,7 @@ class Snapshot:
         if np.array_equal(state.fitted_weights, rules.base_weight):
             return 0.0, 0.0
         with one_blas_thread():
-            answers = state.fallback.check.answers
+            answers = state.safeguards.check.answers
             if answers is None:
                 answers = rules.erm.cross_fitted(state.fitted_weights, state.estimator, is_quick=True)
             return compare(rules.fixed, rules.task, state.weights, answers)
@@ -488,7 +488,7 @@ def state_html(snapshot: Snapshot, *, has_own_predictor: bool) -> str:
             "Effective rows",
             f"{snapshot.effective_sample_size:,.0f} of {len(state.weights):,} reference rows carry the weight",
         ),
-        ("Predictions", _predictor_in_words(state)),
+        ("Predictions", _predictor_in_words(snapshot.rules, state)),
     ]
     is_known = "trust" in vars(snapshot) or (has_own_predictor and _is_quick(snapshot))
     rows += _answers(snapshot) if is_known else [("Verdict", _UNREAD)]
@@ -511,10 +511,12 @@ def _answers(snapshot: Snapshot) -> list[tuple[str, str]]:
     return rows
 
 
-def _predictor_in_words(state: AdaptationState) -> str:
+def _predictor_in_words(rules: RoundRules, state: AdaptationState) -> str:
+    if rules.adaptation == "never":
+        return "by the fixed model: adaptation is off"
     if not state.rounds.is_moved:
         return "by the fixed model: nothing to adapt to so far"
-    if state.fallback.veto.is_held:
+    if state.safeguards.veto.is_held:
         return "by the fixed model: the adapted one is held back"
     return "by the adapted model"
 

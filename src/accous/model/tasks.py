@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, assert_all_finite, column_or_1d
+from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
 from accous.arrays import BoolArray, FloatArray, IntArray
 from accous.diagnostics.coverage import (
@@ -58,13 +58,21 @@ def read_labels(y: Any, n_rows: int, *, reader: str) -> tuple[NDArray[Any], IntA
     if y is None:
         raise DataError(f"{reader} requires y to be passed, but the target y is None.")
     labels = read_plain_labels(y)
-    assert_all_finite(labels, input_name="y")
+    _require_finite(labels)
     _require_classes(labels)
     require_as_many(labels, n_rows)
     classes, class_numbers = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise DataError(f"y holds the one class {classes.tolist()[0]!r}; a classifier needs at least two classes.")
     return classes, class_numbers
+
+
+def _require_finite(labels: NDArray[Any]) -> None:
+    is_infinite = np.isinf(labels) if labels.dtype.kind == "f" else np.zeros(1, dtype=bool)
+    if is_infinite.any():
+        row = int(np.flatnonzero(is_infinite)[0])
+        shown = "infinity" if labels[row] > 0 else "-infinity"
+        raise DataError(f"y holds {shown} in row {row}, which is no class: correct it, or leave the row out.")
 
 
 def _require_classes(labels: NDArray[Any]) -> None:
@@ -618,7 +626,7 @@ def warn_of_traps(rows: Any, task: Task, names: Callable[[], list[str]], *, is_o
 
 
 def _warn(sentence: str) -> None:
-    warnings.warn(sentence, TrapWarning, stacklevel=4)  # at the caller of `fit`
+    warnings.warn(sentence, TrapWarning, stacklevel=5)  # at the caller of `fit`
 
 
 Task = ClassTask | NumberTask

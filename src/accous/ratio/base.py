@@ -15,7 +15,7 @@ from accous.arrays import FloatArray
 from accous.core.ensemble import FULL, LOW_RANK
 from accous.exceptions import ParameterError
 from accous.threads import Lockable, one_blas_thread
-from accous.validation import LearnedAttributes, count_rows, own_copy, read_frame, read_rows
+from accous.validation import Bounds, LearnedAttributes, count_rows, own_copy, read_frame, read_rows
 
 # --- The interface of ratio estimators: what the rest of accous needs from them, and how to write your own
 
@@ -45,7 +45,7 @@ class RatioEstimator(LearnedAttributes, Lockable, BaseEstimator, ABC):
     """An estimate of r(x) = batch density over reference density that is updated batch by batch.
 
     This class is the interface between ratio estimators and the rest of accous. You can pass your own subclass to
-    `accous.AdaptiveClassifier` and use weights, fallback, trust and saving as with the built-in estimators.
+    `accous.AdaptiveClassifier` and use weights, safeguards, trust and saving as with the built-in estimators.
 
     Implement ``_start``, ``_play``, ``_ratio`` and ``reference_ratio_``. This class reads the input, skips empty
     batches and limits BLAS threads for you. Replace learned attributes and never modify them: a shallow copy must be
@@ -100,6 +100,9 @@ class RatioEstimator(LearnedAttributes, Lockable, BaseEstimator, ABC):
 
     max_ratio: float = 100.0
     """Where ratios are cut; a parameter of most estimators. Ratios of a batch below its inverse count as that."""
+
+    bounds: Bounds | None = None
+    """How far out numbers are read, and what stands for missing ones; None reads them as they are, and none missing."""
 
     has_scores: ClassVar[bool] = False
     """Whether the ratio is a function of scores phi(x).theta, as in `accous.ratio.linear.LinearRatio`."""
@@ -329,6 +332,8 @@ class RatioEstimator(LearnedAttributes, Lockable, BaseEstimator, ABC):
         return "reference_" in vars(self)
 
     def _read(self, X: Any, *, reset: bool, min_rows: int) -> Any:
+        if self.reads_numbers and self.bounds is not None:
+            return self.bounds.clipped(read_rows(self, X, reset=reset, min_rows=min_rows, takes_missing=True))
         if self.reads_numbers:
             return read_rows(self, X, reset=reset, min_rows=min_rows)
         return read_frame(self, X, reset=reset, min_rows=min_rows)

@@ -30,6 +30,9 @@ from accous.validation import count_rows
 
 __all__ = ["LinearRatio"]
 
+PAPER_RADIUS = "paper"  # S = d/2, whatever the scale of the features
+_THEORY_STEPS = {"theory": 3.0, "lemma": 6.0}  # gamma / (1 + beta): in the theorem, and in the lemmas of its proof
+
 
 class LinearRatio(RatioEstimator):
     """A ratio rho(phi(x).theta) with theta in a ball, learned by Online Newton Steps.
@@ -42,7 +45,7 @@ class LinearRatio(RatioEstimator):
 
     feature_map: Any
     loss: str
-    radius: float | None
+    radius: float | str | None
     feature_bound: float | str | None
     scale_features: bool
     fit_intercept: bool
@@ -281,22 +284,26 @@ class LinearRatio(RatioEstimator):
         require_choice("dtype", self.dtype, ("float64", "float32"))
         if self.max_reference is not None:
             require_integer("max_reference", self.max_reference, at_least=2, or_else=" or None")
-        if self.radius is not None:
-            require_number("radius", self.radius, or_else=" or None")
+        if isinstance(self.radius, str):
+            require_choice("radius", self.radius, (PAPER_RADIUS,), or_else=", a number or None")
+        elif self.radius is not None:
+            require_number("radius", self.radius, or_else=f", {PAPER_RADIUS!r} or None")
         if isinstance(self.feature_bound, str):
             require_choice("feature_bound", self.feature_bound, (LARGEST_NORM,), or_else=", a number or None")
         elif self.feature_bound is not None:
             require_number("feature_bound", self.feature_bound, or_else=f", {LARGEST_NORM!r} or None")
         if isinstance(self.step_size, str):
-            require_choice("step_size", self.step_size, ("auto", "theory"), or_else=" or a number")
+            require_choice("step_size", self.step_size, ("auto", *_THEORY_STEPS), or_else=" or a number")
         else:
-            require_number("step_size", self.step_size, or_else=", 'auto' or 'theory'")
+            require_number("step_size", self.step_size, or_else=", 'auto', 'theory' or 'lemma'")
         if LOSSES[self.loss].neutral_score != 0.0 and not self.fit_intercept:
             raise ParameterError(
                 f"loss={self.loss!r} needs fit_intercept=True: without an intercept no theta gives the ratio 1."
             )
 
     def _resolve_radius(self, n_coefs: int) -> float:
+        if isinstance(self.radius, str):
+            return max(n_coefs / 2.0, self.loss_.neutral_score)
         if self.radius is None:
             largest_score = self.loss_.largest_score(float(self.max_ratio))
             return default_radius(n_coefs, is_scaled=bool(self.scale_features), largest_score=largest_score)
@@ -320,8 +327,8 @@ class LinearRatio(RatioEstimator):
         """Return gamma of a round with this many rows."""
         if self.step_size == "auto":
             return default_step_size(n_batch, is_log_linear=self.loss_.is_log_linear)
-        if self.step_size == "theory":
-            return _theory_step_size(self.loss_, self.radius_ * self.features_.norm_bound)
+        if isinstance(self.step_size, str):
+            return _theory_step_size(self.step_size, self.loss_, self.radius_, self.features_.norm_bound)
         return float(self.step_size)
 
 
@@ -329,15 +336,17 @@ def _is_auto(feature_map: Any) -> bool:
     return isinstance(feature_map, str) and feature_map == "auto"
 
 
-def _theory_step_size(loss: Loss, largest_score: float) -> float:
-    """Return gamma = 3 (1 + beta) with beta = exp(S R), as in the theorem."""
+def _theory_step_size(name: str, loss: Loss, radius: float, bound: float) -> float:
+    """Return gamma = 3 (1 + beta) of the theorem or 6 (1 + beta) of the lemmas, with beta = exp(S R)."""
     if not loss.is_log_linear:
-        raise ParameterError(f"step_size='theory' is available for loss='logistic' only, not for {loss.name!r}.")
+        raise ParameterError(f"step_size={name!r} is available for loss='logistic' only, not for {loss.name!r}.")
+    factor = _THEORY_STEPS[name]
     with np.errstate(over="ignore"):
-        step_size = float(3.0 * (1.0 + np.exp(largest_score)))
+        step_size = float(factor * (1.0 + np.exp(radius * bound)))
     if not math.isfinite(step_size):
         raise ParameterError(
-            f"step_size='theory' is 3 (1 + exp(S R)), which overflows at S R = {largest_score:.4g}; give a number, "
-            "use 'auto', or lower radius or feature_bound."
+            f"step_size={name!r} is {factor:g} (1 + exp(S R)), which overflows at S R = {radius * bound:.4g}: give a "
+            f"number, such as step_size=10, or a smaller radius, or divide the rows by R (scale=True of "
+            f"OnlineDensityRatio.paper, scale_features=True elsewhere), which makes it exp({radius:.4g})."
         )
     return step_size

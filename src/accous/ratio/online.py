@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -22,7 +22,8 @@ from accous.core.ensemble import (
 from accous.core.pool import UNCUT
 from accous.parameters import require_choice, require_integer, require_power_of_two
 from accous.ratio.base import AUTO_META_RANGE, AUTO_START, RatioEstimator
-from accous.ratio.linear import LinearRatio
+from accous.ratio.features import LARGEST_NORM
+from accous.ratio.linear import PAPER_RADIUS, LinearRatio
 from accous.ratio.pool import PooledRatio
 from accous.validation import count_rows, read_frame, read_rows
 
@@ -51,8 +52,8 @@ class OnlineDensityRatio(PooledRatio):
         the width from the median rule. A transformer is cloned, and it receives frames unconverted.
     loss : {"logistic", "least_squares", "kl"}, default="logistic"
         Bregman divergence. The last two model the ratio itself as linear and need the intercept.
-    radius : float, optional
-        S, the largest norm of theta. None uses d/2 for unscaled features, as in the paper, and ``max(d/2, 10, z)`` for
+    radius : float or "paper", optional
+        S, the largest norm of theta. ``"paper"`` is d/2. None is d/2 for unscaled features and ``max(d/2, 10, z)`` for
         scaled ones. Here z is the score of ``max_ratio``: its logarithm for the logistic loss, ``max_ratio`` itself for
         the others. d counts the intercept.
     feature_bound : float or "largest", optional
@@ -62,9 +63,9 @@ class OnlineDensityRatio(PooledRatio):
         Divide features by R, so that their norm is at most 1.
     fit_intercept : bool, default=True
         Append a constant 1 to the features.
-    step_size : float or {"auto", "theory"}, default="auto"
+    step_size : float or {"auto", "theory", "lemma"}, default="auto"
         gamma. ``"auto"`` is ``10 min(n_batch^(1/4), 2)`` for the logistic loss and a fifth of it for the two others;
-        ``"theory"`` is the theorem's ``3 (1 + exp(S R))``.
+        ``"theory"`` is the theorem's ``3 (1 + exp(S R))``, ``"lemma"`` the ``6 (1 + exp(S R))`` of its proof.
     ridge : float, default=1.0
         lambda; the matrix of every learner starts as lambda times the identity.
     min_interval : int, default=4
@@ -157,7 +158,7 @@ class OnlineDensityRatio(PooledRatio):
         feature_map: Any = "auto",
         *,
         loss: str = "logistic",
-        radius: float | None = None,
+        radius: float | str | None = None,
         feature_bound: float | str | None = None,
         scale_features: bool = True,
         fit_intercept: bool = True,
@@ -198,6 +199,58 @@ class OnlineDensityRatio(PooledRatio):
         self.metric = metric
         self.metric_rank = metric_rank
         self.random_state = random_state
+
+    @classmethod
+    def paper(
+        cls,
+        *,
+        horizon: int,
+        radius: float | None = None,
+        step_size: float | str = "theory",
+        ridge: float = 1.0,
+        scale: bool = False,
+    ) -> Self:
+        """Return the paper's Algorithms 1 and 2 to the letter: no intercept, no pool, every learner starts at zero.
+
+        R is the largest norm of the reference's rows as they are.
+
+        Parameters
+        ----------
+        horizon : int
+            T, the number of rounds.
+        radius : float, optional
+            S. None is d/2, as in the experiments.
+        step_size : float or {"theory", "lemma"}, default="theory"
+            gamma: a number, ``3 (1 + exp(S R))`` of the theorem, or ``6 (1 + exp(S R))`` of its lemmas. ``fit`` raises
+            a `ParameterError` where that overflows.
+        ridge : float, default=1.0
+            lambda.
+        scale : bool, default=False
+            Divide the rows by R, so that their norm is at most 1 and R = 1; S stays the same.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from accous import OnlineDensityRatio
+        >>> rng = np.random.default_rng(0)
+        >>> ratio = OnlineDensityRatio.paper(horizon=100, scale=True).fit(rng.normal(size=(500, 2)))
+        >>> ratio.radius_, round(ratio.step_size_, 3)  # S = d/2 and 3 (1 + e)
+        (1.0, 11.155)
+        """
+        return cls(
+            "identity",
+            radius=PAPER_RADIUS if radius is None else radius,
+            feature_bound=LARGEST_NORM,
+            scale_features=scale,
+            fit_intercept=False,
+            step_size=step_size,
+            ridge=ridge,
+            horizon=horizon,
+            start="zero",
+            meta_range="paper",
+            pool="none",
+            metric="full",
+        )
 
     @property
     def learner_lengths_(self) -> IntArray:
@@ -333,7 +386,7 @@ class SingleLearnerRatio(LinearRatio):
         feature_map: Any = "auto",
         *,
         loss: str = "logistic",
-        radius: float | None = None,
+        radius: float | str | None = None,
         feature_bound: float | str | None = None,
         scale_features: bool = True,
         fit_intercept: bool = True,

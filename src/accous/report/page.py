@@ -348,7 +348,7 @@ def _shown(scale: LossScale) -> Callable[[float], str]:
 
 def _of_reference(source: ReportSource) -> str:
     """Return out of how many rows some carry the weight; the fixed model weighs all alike."""
-    is_held = source.snapshot.state.fallback.veto.is_held
+    is_held = source.snapshot.state.safeguards.veto.is_held
     n_reference = f"of {len(source.snapshot.state.weights):,}"
     return f"{n_reference}; the fixed model, which is in use, weighs all alike" if is_held else n_reference
 

@@ -22,7 +22,16 @@ from accous.diagnostics.coverage import (
     rare_classes,
 )
 from accous.exceptions import DataError
-from accous.table.columns import CategoryColumn, Choices, DateColumn, LeftOutColumn, NumberColumn, date_form
+from accous.model.order import Order, OrderKind
+from accous.table.columns import (
+    FREE_TEXT,
+    CategoryColumn,
+    Choices,
+    DateColumn,
+    LeftOutColumn,
+    NumberColumn,
+    date_form,
+)
 from accous.table.readers import is_usable, texts_to_times, to_numbers, to_texts, to_times
 from accous.text import count
 
@@ -32,53 +41,6 @@ from accous.text import count
 _SHARE_OF_KIND = 0.9
 _SAMPLE = 1000  # rows that tell whether a column of texts may hold dates
 _LEAST_CORRELATION, _MOST_STEPS_BACK = 0.95, 0.05
-
-
-@dataclass(frozen=True)
-class RowOrder:
-    """What is known about the order of the rows.
-
-    Attributes
-    ----------
-    by : {"time", "rows"} or None
-        Sorted by a column, in order as they come, or in no known order.
-    column : str, optional
-        The column of times.
-    is_found : bool
-        Whether the column was found in the table, or named by the user.
-    """
-
-    by: str | None
-    column: str | None = None
-    is_found: bool = False
-
-    @property
-    def is_known(self) -> bool:
-        """Whether there is an order in time."""
-        return self.by is not None
-
-    def to_json(self) -> dict[str, str | None]:
-        """Return what settings record."""
-        return {name: value for name, value in asdict(self).items() if name != "is_found"}
-
-    def sentence(self, *, can_be_unordered: bool = True) -> str | None:
-        """Say which column gave the order, if the user did not name it.
-
-        Parameters
-        ----------
-        can_be_unordered : bool
-            Whether the command has the option ``--unordered``.
-        """
-        if not self.is_found:
-            return None
-        otherwise = ", or --unordered" if can_be_unordered else ""
-        return (
-            f"The rows are taken in the order of the date column {self.column!r}; use --time COL for another "
-            f"column{otherwise}."
-        )
-
-
-NO_ORDER = RowOrder(None)
 
 
 @dataclass(frozen=True)
@@ -96,10 +58,10 @@ class OrderedRows:
     is_bad: NDArray[np.bool_]
 
 
-def find_order(frame: pl.DataFrame, choices: Choices, *, is_ordered: bool | None) -> RowOrder:
-    """Return the order of the rows: the user's choice, or that of a date column.
+def find_order(frame: pl.DataFrame, choices: Choices, *, is_ordered: bool | None) -> Order | None:
+    """Return the order of the rows: the user's choice, or that of a date column; None if the rows have to tell.
 
-    A date column gives the order if it rises nearly always, or if it is the only one.
+    A date column gives the order if it rises nearly always, or if it is the only one. Times of a single day give none.
 
     Parameters
     ----------
@@ -111,17 +73,35 @@ def find_order(frame: pl.DataFrame, choices: Choices, *, is_ordered: bool | None
         Whether the rows are in order of time already, if the user has said so.
     """
     if choices.time is not None:
-        return RowOrder("time", choices.time)
+        kind = OrderKind.ONE_DAY if _is_one_day(frame[choices.time]) else OrderKind.TIMES
+        return Order(kind, column=choices.time)
     if is_ordered is not None:
-        return RowOrder("rows") if is_ordered else NO_ORDER
-    chosen = {*choices.drop, *choices.categorical}
-    dates = [name for name in frame.columns if name not in chosen and _are_dates(frame[name])]
+        return Order(OrderKind.GIVEN if is_ordered else OrderKind.UNORDERED)
+    dates = [name for name in _date_columns(frame, choices) if not _is_one_day(frame[name])]
     rising = [name for name in dates if rises(_times(frame[name])[0])]
     # Of several that rise, the one with the finest steps.
     candidates = sorted(rising, key=lambda name: -frame[name].n_unique()) or dates
-    if not rising and (len(dates) != 1 or frame[dates[0]].n_unique() < 2):
-        return NO_ORDER
-    return RowOrder("time", candidates[0], is_found=True)
+    if not rising and len(dates) != 1:
+        return None
+    return Order(OrderKind.COLUMN, column=candidates[0])
+
+
+def _date_columns(frame: pl.DataFrame, choices: Choices) -> list[str]:
+    chosen = {*choices.drop, *choices.categorical}
+    return [name for name in frame.columns if name not in chosen and _are_dates(frame[name])]
+
+
+def remarks_on_one_day(frame: pl.DataFrame, choices: Choices, order: Order) -> list[Remark]:
+    """Return a remark on each column of dates that gives no order, because its dates are of a single day."""
+    one_day = [name for name in _date_columns(frame, choices) if name != order.column and _is_one_day(frame[name])]
+    found = [Remark("order", name, Order(OrderKind.ONE_DAY, column=name).sentence) for name in one_day]
+    return found + [each for name in one_day for each in remarks_on_span(frame, Order(OrderKind.ONE_DAY, column=name))]
+
+
+def _is_one_day(column: pl.Series) -> bool:
+    """Whether times are all equal, or dates of a single day."""
+    dates = _times_of_span(column)
+    return column.drop_nulls().n_unique() == 1 if dates is None else dates.dt.date().n_unique() == 1
 
 
 def unsorted_dates(frame: pl.DataFrame, choices: Choices) -> list[str]:
@@ -133,9 +113,7 @@ def unsorted_dates(frame: pl.DataFrame, choices: Choices) -> list[str]:
         Rows that are said to be in order of time.
     choices : Choices
     """
-    chosen = {*choices.drop, *choices.categorical}
-    dates = [name for name in frame.columns if name not in chosen and _are_dates(frame[name])]
-    dates = [name for name in dates if frame[name].n_unique() > 1]
+    dates = [name for name in _date_columns(frame, choices) if frame[name].n_unique() > 1]
     return [] if any(rises(_times(frame[name])[0]) for name in dates) else dates
 
 
@@ -147,12 +125,12 @@ def not_in_order(column: str) -> str:
     )
 
 
-def put_in_order(frame: pl.DataFrame, order: RowOrder) -> OrderedRows:
+def put_in_order(frame: pl.DataFrame, order: Order | None) -> OrderedRows:
     """Sort the rows; rows of the same time stay as they are, and a row without a time follows the one before it."""
     n_rows = frame.height
-    if order.by != "time":
+    if order is None or order.by != "time":
         return OrderedRows(np.arange(n_rows), np.zeros(n_rows, dtype=bool))
-    times, is_bad = _times(frame[order.column])  # type: ignore[index]
+    times, is_bad = _times(frame[str(order.column)])
     is_there = ~np.isnan(times)
     if not is_there.any():
         raise DataError(
@@ -227,7 +205,7 @@ class Remark:
     ----------
     kind : str
         ``"id"``, ``"counter"``, ``"time"``, ``"sorted"``, ``"label"``, ``"class"``, ``"order"``, ``"calendar"``,
-        ``"span"``, ``"repeated"`` or ``"code"``.
+        ``"span"``, ``"repeated"``, ``"text"`` or ``"code"``.
     column : str, optional
     text : str
         One sentence.
@@ -276,12 +254,15 @@ def leave_out_traps(frame: pl.DataFrame, choices: Choices, *, has_order: bool | 
 
 
 def remarks_on_texts(frame: pl.DataFrame, plans: tuple[Any, ...]) -> list[Remark]:
-    """Return a remark on each column of texts that was left out because they are different in every row."""
+    """Return a remark on each column of texts that was left out: sentences, and ids that differ in every row."""
     remarks = []
     for plan in plans:
         if frame.height < _FEWEST_ROWS or not isinstance(plan, LeftOutColumn) or frame[plan.name].dtype != pl.String:
             continue
-        if "different values" in plan.reason and to_texts(frame[plan.name]).n_unique() == frame.height:
+        if plan.reason.startswith(FREE_TEXT):
+            text = f"Column {plan.name!r} is left out as {plan.reason}. Embeddings of it in other columns can be used."
+            remarks.append(Remark("text", plan.name, text))
+        elif "different values" in plan.reason and to_texts(frame[plan.name]).n_unique() == frame.height:
             text = f"Column {plan.name!r} is left out: an id, its text is different in every row."
             remarks.append(Remark("id", plan.name, text))
     return remarks
@@ -413,14 +394,14 @@ _NEARLY_A_DAY = timedelta(hours=22)  # the last of hourly rows of a whole day be
 _DAYS_OF_A_WEEK = 5  # a week may have working days only
 
 
-def remarks_on_span(frame: pl.DataFrame, order: RowOrder) -> list[Remark]:
+def remarks_on_span(frame: pl.DataFrame, order: Order) -> list[Remark]:
     """Return a remark if the dates that give the order cover less than a day or less than a week.
 
     Parameters
     ----------
     frame : polars.DataFrame
         The reference.
-    order : RowOrder
+    order : Order
     """
     times = _times_of_span(frame[order.column]) if order.column is not None else None
     if times is None or times.n_unique() < 2:

@@ -37,7 +37,10 @@ from accous.text import count
 
 # Reasons to leave a column out; such columns are still watched.
 ALWAYS_THE_SAME, ALL_MISSING = "always the same value", "all values are missing"
+FREE_TEXT = "free text"
 _MISSING, _OTHER = "(missing)", "(other)"
+# With more levels, trees that choose which of them go together fit the noise of a reference (docs/defaults.md).
+_MOST_CHOSEN_FROM = 8
 LARGEST = 1e9  # in standard deviations of the reference: enough to be far away, and its square is a number
 
 
@@ -161,6 +164,11 @@ class CategoryColumn:
         return [*self.levels, *[_OTHER] * self.has_other, *[_MISSING] * self.has_missing]
 
     @property
+    def is_ranked(self) -> bool:
+        """Whether trees read the rank of a level, the most frequent first, and do not choose among all its levels."""
+        return len(self._all_levels) > _MOST_CHOSEN_FROM
+
+    @property
     def feature_names(self) -> list[str]:
         """One for each level."""
         return [f"{self.name} = {level}" for level in self._all_levels]
@@ -194,6 +202,8 @@ class CategoryColumn:
             parts.append("unknown levels have none")
         if self.has_missing:
             parts.append("missing is a level")
+        if self.is_ranked:
+            parts.append("boosting reads their rank by frequency")
         return "; ".join(parts)
 
 
@@ -290,6 +300,7 @@ def _share_of_cycle(times: pl.Series, cycle: str) -> pl.Series:
 
 _SHARE_OF_KIND = 0.9
 _RAREST_SHARE, _RAREST_COUNT, _MOST_LEVELS, _MOST_RARE = 0.005, 5, 50, 1000
+_NEARLY_EMPTY, _WORDS_OF_TEXT = 0.05, 2.5
 _SMALLEST_DEVIATION = 1e-12
 _DATE_FORMS = (
     "%Y-%m-%d",
@@ -429,11 +440,11 @@ def _plan_category(name: str, texts: pl.Series, *, is_sure: bool = True) -> Cate
     frequent = [level for level, count in ordered if count >= smallest][:_MOST_LEVELS]
     n_rare = len(ordered) - len(frequent)
     if not is_sure and n_values and sum(count for level, count in ordered if level in set(frequent)) < 0.5 * n_values:
-        return LeftOutColumn(name, f"text with {len(ordered)} different values; use it with --categorical {name}")
+        return LeftOutColumn(name, _describe_rare(texts, len(ordered), f"--categorical {name}" if frequent else ""))
     if len(ordered) == 1 and n_values == len(texts):
         return LeftOutColumn(name, ALWAYS_THE_SAME)
     if not frequent:
-        return LeftOutColumn(name, f"text with {len(ordered)} different values, all of them rare")
+        return LeftOutColumn(name, _describe_rare(texts, len(ordered), ""))
     rare = sorted({level for level, _ in ordered} - set(frequent)) if n_rare <= _MOST_RARE else []
     return CategoryColumn(
         name=name,
@@ -443,6 +454,18 @@ def _plan_category(name: str, texts: pl.Series, *, is_sure: bool = True) -> Cate
         rare=rare,
         n_rare=n_rare,
     )
+
+
+def _describe_rare(texts: pl.Series, n_different: int, option: str) -> str:
+    """Return what a column of rare levels is: nearly empty, sentences, or words such as names; and how to use it."""
+    values = texts.drop_nulls()
+    way_out = f"; use it with {option}" if option else ""
+    if len(values) <= _NEARLY_EMPTY * len(texts):
+        return f"a value in only {count(len(values), 'row')} of {len(texts):,}{way_out}"
+    n_words = float(np.mean(values.str.count_matches(r"\S+").to_numpy()))
+    if n_words >= _WORDS_OF_TEXT:
+        return f"{FREE_TEXT}: {n_words:.0f} words on average, {n_different:,} different texts{way_out}"
+    return f"text with {n_different:,} different values, {'most' if option else 'all'} of them rare{way_out}"
 
 
 # --- What is remembered about each column of the reference, so that something new in the stream is seen
@@ -690,7 +713,7 @@ def mark_rows(marks: list[Mark], shown: Mapping[tuple[str, str], Any], frame: pl
 # --- Encoded features folded back into plain columns, for models that need no encoding: trees
 
 
-NUMBERS, MARKED, CATEGORY = "numbers", "number with mark", "category"
+NUMBERS, MARKED, CATEGORY, RANKED = "numbers", "number with mark", "category", "ranked category"
 Block = tuple[str, int]
 
 
@@ -704,8 +727,8 @@ class PlainColumns(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     blocks : tuple of (str, int)
-        For every column of the table what it is, "numbers", "number with mark" or "category", and how many features it
-        has.
+        For every column of the table what it is, "numbers", "number with mark", "category" or "ranked category", and
+        how many features it has. The codes of categories are ranks by frequency; only of "category" they mean nothing.
 
     Examples
     --------
@@ -751,13 +774,13 @@ def blocks_of(plans: Iterable[ColumnPlan]) -> tuple[Block, ...]:
 
 
 def is_category(blocks: tuple[Block, ...]) -> list[bool]:
-    """Return for each plain column whether it is a category."""
+    """Return for each plain column whether it is a category whose codes have no order."""
     return [kind == CATEGORY for kind, n_features in blocks for _ in range(n_features if kind == NUMBERS else 1)]
 
 
 def _kind(plan: ColumnPlan) -> str:
     if isinstance(plan, CategoryColumn):
-        return CATEGORY
+        return RANKED if plan.is_ranked else CATEGORY
     return MARKED if isinstance(plan, NumberColumn) and plan.marks_missing else NUMBERS
 
 
