@@ -419,7 +419,7 @@ class Learner:
             if self._is_save_due():
                 self.save()
         self.save(is_last=True)
-        self._executor.close()
+        self.executor.close()
 
     def _take(self) -> list[Pending] | None:
         """Return the batches that are pending; none if it is time to look around, None at the end."""
