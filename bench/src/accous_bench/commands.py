@@ -218,7 +218,7 @@ def list_specs(as_json: _AsJson = False) -> int:
 
 
 @bench.command(
-    epilog="Examples: accous bench run smoke --jobs 2; accous bench run table3 --contenders FIX,OLRE,Accous,oracle"
+    epilog="Examples: accous bench run smoke --jobs 2; accous bench run table3 --contenders FIX,OLRE,accous,oracle"
 )
 def run(
     spec: _SpecName,
