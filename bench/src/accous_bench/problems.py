@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,23 +163,24 @@ TUNED_PATIENCE = (
     "the backbone is trained on the reference of every seed, once per fold, which takes many minutes the first time"
 )
 YEARBOOK_FROM = 1945  # the paper's reference is the photos before this year
+
+
+def _stand_ins() -> ImagePair:
+    """Load files that are not published anywhere; never substitute other images under the same title."""
+    if not has_cifar_cinic("stand-in"):
+        raise DataError(
+            "The stand-ins for CIFAR10-CINIC10 are not in ACCOUS_DATA: run cifar_cinic_full or cifar_cinic_full_tuned "
+            "instead, which download the published images."
+        )
+    return load_cifar_cinic("stand-in")
+
+
 _LOADERS: dict[str, Callable[[], Any]] = {
     "mnist_svhn": load_mnist_svhn,
-    "cifar_cinic": lambda: _of_part("stand-in"),
-    "cifar_cinic_genuine": lambda: _of_part("genuine"),
+    "cifar_cinic": _stand_ins,
     "cifar_cinic_full": lambda: load_cifar_cinic("full"),
     "yearbook": load_yearbook,
 }
-
-
-def _of_part(part: Literal["stand-in", "genuine"]) -> ImagePair:
-    """Load files that are not published anywhere; never substitute other images under the same title."""
-    if not has_cifar_cinic(part):
-        raise DataError(
-            f"The images of CIFAR10-CINIC10 ({part}) are not in ACCOUS_DATA: run cifar_cinic_full or "
-            "cifar_cinic_full_tuned instead, which download the published images."
-        )
-    return load_cifar_cinic(part)
 
 
 @cache
@@ -252,12 +253,12 @@ def _mixture(
     )
 
 
-def _mixed(name: str, title: str, default_reference: int = N_REFERENCE) -> Problem:
+def _mixed(name: str, title: str) -> Problem:
     """Mix the two pools: 10 % of the reference from the first, 90 % from the second."""
 
     def make(setting: Setting) -> MixtureStream | PartOfReference:
         options = dict(setting.options)
-        n_reference, period = options.pop("n_reference", default_reference), options.pop("period", None)
+        n_reference, period = options.pop("n_reference", N_REFERENCE), options.pop("period", None)
         features, indices = _mixed_features(name, n_reference, setting.seed, tuple(sorted(options.items())))
         stream = _mixture(
             name, features, setting.path(period), setting.batch_size, setting.n_rounds, n_reference, setting.seed
@@ -314,7 +315,6 @@ def _portraits(seed: int, share: float, options: tuple[tuple[str, Any], ...]) ->
 _FROZEN = (
     _mixed("mnist_svhn", "MNIST-SVHN"),
     _mixed("cifar_cinic", "CIFAR10-CINIC10 (stand-ins)"),
-    _mixed("cifar_cinic_genuine", "CIFAR10-CINIC10 (samples)", default_reference=1000),
     _mixed("cifar_cinic_full", "CIFAR10-CINIC10"),
     Problem(
         "yearbook", "Yearbook", (NATURAL,), _make_yearbook,
