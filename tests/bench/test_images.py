@@ -21,7 +21,7 @@ from accous.datasets.loaders import Source
 from accous.exceptions import DataError, MissingExtraError
 from accous_bench.images import (
     CIFAR_CLASSES,
-    CIFAR_SAMPLE,
+    CIFAR_JPEG,
     ImagePair,
     PoolSource,
     PublishedFile,
@@ -126,19 +126,19 @@ def test_one_stand_in_alone_is_not_mixed_with_the_real_thing(data: Path) -> None
 
 
 def test_other_images_than_declared_are_refused(data: Path) -> None:
-    path = data / "cifar10_lossless_sample_2000.npz"
-    np.savez(path, X=np.zeros((2000, 32, 32, 3), dtype=np.uint8), y=np.zeros(2000))
-    with pytest.raises(DataError, match=r"cifar10_lossless_sample_2000.npz .* the hash of its arrays is"):
-        find_pool(CIFAR_SAMPLE)
-    np.savez(path, X=np.zeros((2000, 32, 32, 3)), y=np.zeros(2000))
+    path = data / "cifar10_10k_jpeg.npz"
+    np.savez(path, X=np.zeros((10_000, 32, 32, 3), dtype=np.uint8), y=np.zeros(10_000))
+    with pytest.raises(DataError, match=r"cifar10_10k_jpeg.npz .* the hash of its arrays is"):
+        find_pool(CIFAR_JPEG)
+    np.savez(path, X=np.zeros((10_000, 32, 32, 3)), y=np.zeros(10_000))
     with pytest.raises(DataError, match="its images are float64 of shape"):
-        find_pool(CIFAR_SAMPLE)
+        find_pool(CIFAR_JPEG)
     np.savez(path, X=np.zeros((1, 1)))
     with pytest.raises(DataError, match="does not hold the arrays X, y"):
-        find_pool(CIFAR_SAMPLE)
+        find_pool(CIFAR_JPEG)
     np.savez(path, X=np.array([{}], dtype=object), y=np.zeros(1))
     with pytest.raises(DataError, match="cannot be read"):
-        find_pool(CIFAR_SAMPLE)
+        find_pool(CIFAR_JPEG)
 
 
 CONTENT = bytes([2, 0, 1]) + np.random.default_rng(0).bytes(3 * 32 * 32 * 3)
