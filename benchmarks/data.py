@@ -207,10 +207,10 @@ STREAMS = {
     "powersupply": Stream(),
 }
 BLOCKS = "arabic_digits"
+_MIXED_ROWS, _ROWS_IN_TURN = 2_500, 750
 _BLOCK_ROWS = 750
 NUMBER_STREAMS = tuple(name for name, stream in STREAMS.items() if stream.has_numbers)
 _DATES = {"arrival_date", "Date", "Flight_Date", "datetime", "sched_dep", "time", "trip_start"}
-_MIXED_ROWS, _ROWS_IN_TURN = 2_500, 750
 
 
 def read_stream(name: str, most_rows: int, *, as_numbers: bool = False) -> tuple[Any, NDArray[Any]]:

@@ -314,7 +314,7 @@ def test_a_case_is_measured_against_fix_and_its_bounds():
 def test_the_default_is_that_of_the_benchmark():
     stream = GaussianStream(SquareShift(period=20), n_rounds=42, n_reference=150, batch_size=3)
     mine = pool.risks_of(Contender("mine", pool.DEFAULT.model), stream)
-    assert mine.tobytes() == pool.risks_of(get_contender("Accous"), stream).tobytes()
+    assert mine.tobytes() == pool.risks_of(get_contender("accous"), stream).tobytes()
 
 
 @pytest.mark.parametrize(("text", "seeds"), [("0-4", [0, 1, 2, 3, 4]), ("3", [3]), ("300-301", [300, 301])])

@@ -33,7 +33,7 @@ datasets = ["gaussian"]
 shifts = ["Lin"]
 batch_sizes = [2]
 rounds = [12]
-contenders = ["FIX", "Accous"]
+contenders = ["FIX", "accous"]
 seeds = 2
 """
 
@@ -54,7 +54,7 @@ def make_files(folder: Path) -> None:
     fit_model(folder, reference, "--drop", "id", name="model")
     fit_model(folder, reference, "--drop", "id", name="new")
     fit_model(folder, reference, "--drop", "id", "--time", "day", "--estimator", "linear", label="x3", name="numbers")
-    adapt = ["adapt", folder / "model", folder / "stream.csv", "-o", folder / "predictions.csv", "--keep", "id", "-q"]
+    adapt = ["adapt", folder / "model", folder / "stream.csv", "-o", folder / "predictions.csv", "--key", "id", "-q"]
     assert main(list(map(str, adapt))) == 0
     X = np.random.default_rng(0).normal(size=(40, 2))
     accous.save(accous.AdaptiveClassifier().fit(X, X[:, 0] > 0.0), folder / "plain")
@@ -62,7 +62,7 @@ def make_files(folder: Path) -> None:
     (folder / "thesis").mkdir()
     texts = {
         "thesis/thesis.tex": "years of work", "mine.csv": "mine", "mine.png": "mine", "mine.toml": SPEC.lstrip(),
-        "wrong.toml": SPEC.lstrip().replace("Accous", "Acous"), "empty.csv": "", "blank.csv": "\n\n",
+        "wrong.toml": SPEC.lstrip().replace("accous", "Acous"), "empty.csv": "", "blank.csv": "\n\n",
         "unlabelled.csv": "x,label\n1,\n2,\n", "constant.csv": "x,label\n1,a\n2,a\n",
         "double.csv": "x,x,label\n1,2,a\n", "useless.csv": "x,label\n1,a\n1,b\n",
         "texts_models.py": "from sklearn.svm import SVC\n\n\ndef make():\n    return SVC()\n",
@@ -81,8 +81,7 @@ def make_files(folder: Path) -> None:
         "two": pl.DataFrame({"id": [1, 1], "label": ["yes", "no"]}),
         "far": pl.DataFrame({"id": [9_000], "label": ["yes"]}), "keyed": pl.DataFrame({"id": [1], "label": [""]}),
         "keyless": pl.DataFrame({"id": [""], "label": ["yes"]}),
-        "third": pl.DataFrame({"round": [3], "label": ["yes"]}),
-        "day": pl.DataFrame({"day": ["a"], "label": ["yes"]}), "shifted": late.with_columns(pl.col("id").shift(-1)),
+        "day": pl.DataFrame({"day": ["a"], "label": ["yes"]}),
         "coded": late.with_columns(label=(pl.col("label") == "yes").cast(int)),
         "random": reference.with_columns(label=pl.when(number % 10 == 0).then(pl.lit("a")).otherwise(pl.lit("b"))),
         "one_row": pl.concat([one, one.with_columns(x0=pl.lit("a word"), id=pl.lit(99, pl.Int64))]),

@@ -53,8 +53,13 @@ FAR_FROM_DEFAULTS = AdaptiveClassifier(
     refit=3,
     refit_budget=0.5,
     C=0.2,
+    class_weight="balanced",
     standardize=False,
     adaptation="always",
+    metric="cost",
+    cost=[[0.0, 1.0], [2.0, 0.0]],
+    threshold=0.4,
+    tolerance=0.1,
     random_state=5,
 )
 

@@ -84,7 +84,7 @@ def _print_predictors(job: FitJob, settings: dict[str, Any]) -> None:
         sentence = f"Predictors: {predictors_in_words(settings['predictors'], scale_of(settings))}"
         say(results_console(), f"{sentence}. One alone: --estimator NAME.")
     elif job.estimator != job.options.estimator:
-        say(results_console(), f"Predictor: {job.estimator}, because there are too many features for boosted trees.")
+        say(results_console(), f"Predictor: {job.estimator}. {job.why_linear} Another: --estimator NAME.")
 
 
 def _remark_on_bad_rows(job: FitJob, remarks: Console) -> None:

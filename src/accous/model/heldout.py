@@ -327,6 +327,8 @@ class HeldOutReference:
 # --- Two predictors together: the weight of each by its held-out predictions, and calibrated probabilities
 
 
+# With fewer rows, trees have too few for their leaves, and held-out rows say little.
+FEWEST_ROWS_OF_TREES = 500
 _SHARES = np.linspace(0.0, 1.0, 21)
 _TEMPERATURES = np.geomspace(0.5, 4.0, 25)
 _SMALLEST = 1e-6  # of a probability: a single sure miss must not decide

@@ -139,7 +139,7 @@ class Scoring:
 
 
 _END = object()
-_MOST_WAITING = 20_000  # predictions in memory
+_MOST_WAITING, _ROWS_BETWEEN_PRUNES = 20_000, 100_000  # predictions in memory, and on the disk
 
 
 class _Following:
@@ -316,7 +316,7 @@ class _Memory:
         self._job, self._store, self._table_model = job, job.store, job.table_model
         self._next_id = job.store.next_id()
         self._waiting: list[pl.DataFrame] = []
-        self._n_waiting = 0
+        self._n_waiting = self._n_written = 0
 
     def add(self, rows: PendingRows, start: int, stop: int, results: _Results, label: str | None) -> NamedRows:
         """Give the rows their ids, and remember what was predicted."""
@@ -336,15 +336,17 @@ class _Memory:
         return named
 
     def put_on_disk(self, *, is_last: bool) -> None:
-        """Write what is waiting; at the end of a run, forget what is old."""
+        """Write what is waiting; at the end of a run, and now and then in a long one, forget what is old."""
         self._write()
-        if is_last:
+        if is_last or self._n_written >= _ROWS_BETWEEN_PRUNES:
             self._store.prune()
+            self._n_written = 0
         self._table_model.stored = self._store.position
 
     def _write(self) -> None:
         if self._waiting:
             self._store.add_predictions(pl.concat(self._waiting), learned=True)
+            self._n_written += self._n_waiting
             self._waiting, self._n_waiting = [], 0
 
 

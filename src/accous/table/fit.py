@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWa
 from accous.model.backtest import CUTS, Backtest, backtest
 from accous.model.estimators import AdaptiveClassifier, AdaptiveRegressor
 from accous.model.heldout import (
+    FEWEST_ROWS_OF_TREES,
     N_FOLDS,
     Combination,
     HeldOut,
@@ -409,7 +410,8 @@ class FitJob:
         given = {"feature_map": options.feature_map, "loss": options.loss, "max_ratio": options.max_ratio}
         ratio = make_ratio(options.ratio, seed=options.seed, **given)
         # The model's own ratio, which "auto" clips, if nothing else is asked for.
-        self._ratio = None if options.ratio == OWN_RATIO and not any(given.values()) else ratio
+        is_own = options.ratio == OWN_RATIO and all(value is None for value in given.values())
+        self._ratio = None if is_own else ratio
         self.combination: Combination | None = None
         self.held_out: HeldOut | None = None
         self._backtest: Backtest | None = None
@@ -453,13 +455,17 @@ class FitJob:
     @property
     def estimator(self) -> str:
         """Name of the predictor to fit."""
-        return LINEAR if self.options.estimator == AUTO and self.is_too_wide else self.options.estimator
+        return LINEAR if self.options.estimator == AUTO and self.why_linear else self.options.estimator
 
-    @property
-    def is_too_wide(self) -> bool:
-        """Whether there are too many features and classes for trees."""
+    @cached_property
+    def why_linear(self) -> str:
+        """Why ``auto`` is linear alone, in a sentence; empty if it is not."""
+        if len(self.reference.y) < FEWEST_ROWS_OF_TREES:
+            return f"The reference has fewer than {FEWEST_ROWS_OF_TREES} rows, too few for boosted trees beside it."
         n_classes = 1 if self.reference.task.kind == "regressor" else len(np.unique(self.reference.y))
-        return self.reference.X.shape[1] * n_classes > _MOST_FEATURES_OF_CLASSES
+        if self.reference.X.shape[1] * n_classes > _MOST_FEATURES_OF_CLASSES:
+            return "The reference has too many features and classes for boosted trees in reasonable time."
+        return ""
 
     def hold_out(self, on_progress: Callable[[float], None] = lambda _: None) -> None:
         """Predict held-out rows of the reference, once, and decide by them how predictors are combined.
@@ -488,8 +494,9 @@ class FitJob:
             return
         answers = found[0]
         if is_pair:
-            task = make_model(reference.encoder).read_task(reference.y)
-            self.combination = combine(task, split, found[0], found[1], np.ones(len(task)))
+            model = make_model(reference.encoder)
+            task = model.read_task(reference.y)
+            self.combination = combine(task, split, found[0], found[1], model.class_weights(task))
             answers = self.combination.mixed(*found)
         self.held_out = held_out_of(split, answers, is_in_time=reference.order.is_in_time)
 
@@ -586,8 +593,6 @@ class FitJob:
         for name, value in (("--C", options.C), ("--alpha", options.alpha)):
             if value != 1.0:
                 raise ParameterError(f"{name} is for --estimator {LINEAR}: leave it out with {options.estimator}.")
-        if options.class_weight is not None:
-            raise ParameterError(f"--class-weight is for --estimator {AUTO} and {LINEAR}, not {options.estimator}.")
         require_sample_weight(estimator, kind)
         if kind == "classifier" and not hasattr(estimator, "predict_proba"):
             raise ParameterError(

@@ -24,7 +24,7 @@ from accous.table.options import ExtendOptions, LabelsOptions
 from accous.table.readers import STDIN, BadRow, Position, TableReader, open_table, require_widths, with_labels
 from accous.table.rows import PendingRows, RowReader, features_from_json, write_rejects
 from accous.table.runs import require_free, require_separate_files
-from accous.table.store import Joined, Store, identify_source, looks_like_id
+from accous.table.store import STORE_NAME, Joined, Store, identify_source, looks_like_id
 from accous.table.summary import summarize_labels
 from accous.text import count
 
@@ -91,10 +91,16 @@ class LabelJob:
             load_table_model(options.model, options.estimator) if table_model is None else table_model
         )
 
+    def open_store(self) -> Store:
+        """Open what the folder remembers; raise a DataError if that is nothing yet."""
+        if not (self._options.model / STORE_NAME).exists():
+            raise DataError(f"{self._options.model} has predicted nothing yet: run accous adapt first.")
+        return open_store(self.table_model, self._options.model)
+
     def run(self) -> LabelsCounted:
         """Count the labels and save the model."""
         model = self.table_model
-        with open_store(model, self._options.model) as store:
+        with self.open_store() as store:
             table, joined = self.match(store)
             new, corrected = joined.new, joined.corrected
             store.set_labels(joined)
@@ -122,7 +128,7 @@ class LabelJob:
 
     def undo(self) -> int:
         """Take the last labels back and save the model; return how many there were."""
-        with open_store(self.table_model, self._options.model) as store, store.changing():
+        with self.open_store() as store, store.changing():
             n_labels = store.undo_last()
             if not n_labels:
                 raise DataError(f"{self._options.model} has no labels that could be taken back.")
@@ -131,7 +137,7 @@ class LabelJob:
 
     def forget(self, keys: list[str]) -> int:
         """Delete what is remembered of rows, and measure as if their labels had not come; return how many rows."""
-        with open_store(self.table_model, self._options.model) as store, store.changing():
+        with self.open_store() as store, store.changing():
             n_rows = store.forget(keys)
             if n_rows:
                 self._save_recounted(store)
@@ -429,7 +435,7 @@ class ExtendJob:
         if options.rows == STDIN:
             raise DataError("stdin has none of the columns of the model: give late labels in a file.")
         job = LabelJob(options.to_labels(), self.table_model)
-        with open_store(self.table_model, options.model) as store:
+        with job.open_store() as store:
             table, joined = job.match(store)
         rows = features_from_json(joined.rows["features"], self.table_model.encoder)
         if rows is None:

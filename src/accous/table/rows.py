@@ -110,13 +110,10 @@ class PendingRows:
             _chunks=chunks,
         )
 
-    def part_of_table(self, start: int, stop: int, names: list[str]) -> pl.DataFrame:
-        """Return columns of some rows as the table has them."""
-        pieces = [
-            chunk.frame[max(0, start - first) : max(0, stop - first)].select(exactly(names))
-            for first, chunk in self._chunks
-        ]
-        return pl.concat(pieces)
+    def pieces_of_table(self, start: int, stop: int) -> Iterator[pl.DataFrame]:
+        """Yield some rows as the table has them; the type of a column may differ from piece to piece."""
+        for first, chunk in self._chunks:
+            yield chunk.frame[max(0, start - first) : max(0, stop - first)]
 
     def _chunk_of(self, row: int) -> tuple[int, Chunk]:
         return next((first, chunk) for first, chunk in reversed(self._chunks) if first <= row)
@@ -523,9 +520,11 @@ class NamedRows:
                 "line": self.rows.lines[self.start : self.stop],
                 "round": rounds,
                 **stored_scores(scores, kind),
-                "features": features_to_json(
-                    self.rows.part_of_table(self.start, self.stop, encoder.used_columns), encoder
-                ),
+                "features": [
+                    text
+                    for piece in self.rows.pieces_of_table(self.start, self.stop)
+                    for text in features_to_json(piece, encoder)
+                ],
             },
             schema_overrides={"features": pl.String},
         )

@@ -17,8 +17,8 @@ import numpy as np
 import polars as pl
 
 from accous.arrays import FloatArray, IntArray
-from accous.checkpoint.files import expecting_own_content, open_to_write, sync_folder
-from accous.exceptions import CheckpointError, DataError, LockedError
+from accous.checkpoint.files import open_to_write, sync_folder
+from accous.exceptions import AccousError, CheckpointError, DataError, LockedError
 
 # --- The file: its schema, and what is refused. Somebody else may have made the folder
 
@@ -78,19 +78,21 @@ _COLUMNS = ", ".join(f"p.{name}" for name in _TYPES)
 def _plainly(path: Path) -> Iterator[None]:
     """Turn what SQLite finds wrong into one sentence."""
     try:
-        with expecting_own_content(path):
-            try:
-                yield
-            except sqlite3.OperationalError as error:
-                if "locked" in str(error):
-                    raise LockedError(f"{path} is in use by another process: run the command again.") from None
-                if "readonly" in str(error) or "unable to open" in str(error):
-                    raise CheckpointError(f"Cannot write to {path} ({error}): change its permissions.") from None
-                raise CheckpointError(f"{path} cannot be used ({error}): {_ADVICE}.") from None
-            except sqlite3.DatabaseError as error:
-                raise CheckpointError(f"{path} is damaged ({error}): {_ADVICE}.") from None
-    except UnicodeDecodeError:
-        raise CheckpointError(f"{path} is damaged: {_ADVICE}.") from None
+        yield
+    except (AccousError, OSError):
+        raise
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error):
+            raise LockedError(f"{path} is in use by another process: run the command again.") from None
+        if "full" in str(error):
+            raise CheckpointError(f"Cannot write to {path} ({error}): free some space.") from None
+        if "readonly" in str(error) or "unable to open" in str(error):
+            raise CheckpointError(f"Cannot write to {path} ({error}): change its permissions.") from None
+        raise CheckpointError(f"{path} cannot be used ({error}): {_ADVICE}.") from None
+    except Exception as error:
+        # Also of polars and json: values have other types than accous writes.
+        what = str(error) if isinstance(error, sqlite3.Error) else type(error).__name__
+        raise CheckpointError(f"{path} is damaged ({what}): {_ADVICE}.") from error
 
 
 _ADVICE = "restore it from a copy, or remove it to go on without what was predicted before"
@@ -124,7 +126,13 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         # A journal that is rolled back, not one that is written ahead: then a copy of this one file is whole.
-        for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0", "temp_store=MEMORY"):
+        for pragma in (
+            "trusted_schema=OFF",
+            "cell_size_check=ON",
+            "mmap_size=0",
+            "temp_store=MEMORY",
+            "secure_delete=ON",
+        ):
             connection.execute(f"PRAGMA {pragma}")
         _require_schema(path, connection)
         connection.execute("PRAGMA journal_mode=DELETE")
@@ -312,7 +320,7 @@ class Store:
         position: StorePosition | None,
         *,
         start: int = _FIRST_ID,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> Self:
         """Open the store of a folder, or make one.
 
@@ -324,7 +332,8 @@ class Store:
             that no state counts, as others may do while a model is in use.
         start : int
             The first id.
-        clock : callable
+        clock : callable, optional
+            Returns the time in seconds since 1970.
 
         Raises
         ------
@@ -333,7 +342,7 @@ class Store:
         """
         path = folder / STORE_NAME
         with _plainly(path):
-            store = cls(path, _connect(path), position or StorePosition(), start, clock)
+            store = cls(path, _connect(path), position or StorePosition(), start, clock or time.time)
             if position is not None:
                 try:
                     store._take_back(position)
@@ -475,7 +484,9 @@ class Store:
     @contextmanager
     def _given(self, labels: pl.DataFrame, *, is_number: bool) -> Iterator[None]:
         """Hold labels in a table of this connection alone."""
-        pairs = labels.select("place", "label", number=pl.col("place").cast(pl.Int64, strict=False))
+        number = pl.col("place").cast(pl.Float64, strict=False)  # 7.0 is line 7: other programs write gaps so
+        number = pl.when(number % 1.0 == 0.0).then(number).cast(pl.Int64, strict=False)
+        pairs = labels.select("place", "label", number=number)
         pairs = pairs.drop_nulls("number") if is_number else pairs
         self._run("CREATE TEMP TABLE given (place TEXT, label TEXT, number INTEGER)")
         try:
@@ -506,16 +517,13 @@ class Store:
         batch = self.position.n_batches + 1
         with self.changing():
             before = dict(self._earlier(joined.corrected["id"].to_list()))
-            values = [
-                (given, batch, _pushed(before.get(number), label, label_batch), number)
-                for number, given, label, label_batch in changed.select(
-                    "id", "given", "label", "label_batch"
-                ).iter_rows()
-            ]
+            parts = changed.select("id", "given", "label", "label_batch").iter_rows()
             with _plainly(self._path):
-                self._connection.executemany(
-                    "UPDATE predictions SET label = ?, label_batch = ?, earlier = ? WHERE id = ?", values
-                )
+                values = [
+                    (given, batch, _pushed(before.get(number), label, label_batch), number)
+                    for number, given, label, label_batch in parts
+                ]
+                self._connection.executemany(_SET_LABEL, values)
         self.position = replace(self.position, n_batches=batch)
 
     def _earlier(self, ids: list[int]) -> list[tuple[int, str | None]]:
@@ -531,7 +539,7 @@ class Store:
 
     def undo_last(self) -> int:
         """Take the last batch of labels back, those that it replaced come back; return how many labels it had."""
-        batch = self.position.n_batches
+        batch = self._last_batch() or 0
         if not batch:
             return 0
         with self.changing():
@@ -543,9 +551,7 @@ class Store:
         rows = self._rows("SELECT id, earlier FROM predictions WHERE label_batch = ?", batch)
         with _plainly(self._path):
             values = [(*_popped(earlier), number) for number, earlier in rows]
-            self._connection.executemany(
-                "UPDATE predictions SET label = ?, label_batch = ?, earlier = ? WHERE id = ?", values
-            )
+            self._connection.executemany(_SET_LABEL, values)
         return len(rows)
 
     def _last_batch(self) -> int | None:
@@ -581,7 +587,6 @@ class Store:
     def forget(self, keys: Sequence[str]) -> int:
         """Delete all rows with these keys, and what was written of them; return how many there were."""
         with self.changing():
-            self._run("PRAGMA secure_delete=ON")
             return sum(self._run("DELETE FROM predictions WHERE key = ?", key) for key in keys)
 
     def prune(
@@ -641,6 +646,7 @@ class Store:
         return found[0] if found else (None,)
 
 
+_SET_LABEL = "UPDATE predictions SET label = ?, label_batch = ?, earlier = ? WHERE id = ?"
 _DISTINCT_SOURCES = """
 WITH RECURSIVE found (source) AS (
     SELECT min(source) FROM predictions
