@@ -15,9 +15,9 @@ from sklearn.dummy import DummyClassifier
 from sklearn.utils import _safe_indexing
 
 from accous.arrays import FloatArray, IntArray
+from accous.diagnostics.evidence import FEWEST_LOOKS, Evidence, Look, measure_evidence
 from accous.diagnostics.losses import effective_sample_size
 from accous.diagnostics.messages import ERRORS, LossScale
-from accous.diagnostics.risk import FEWEST_LOOKS, Evidence, Look, measure_evidence
 from accous.diagnostics.trust import LARGEST_SHIFT
 from accous.exceptions import DataError, ParameterError, TrapWarning
 from accous.model.order import Order, OrderKind, find_order, read_order

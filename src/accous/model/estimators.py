@@ -17,11 +17,12 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 
 from accous.arrays import BoolArray, FloatArray, IntArray, from_plain, to_plain
+from accous.diagnostics.conformal import conformal_intervals, conformal_sets
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent, ReferenceColumns, Regime
 from accous.diagnostics.labels import Audit, JudgedRows, MeasuredError
 from accous.diagnostics.losses import read_loss
-from accous.diagnostics.risk import RiskEstimate, conformal_intervals, conformal_sets
+from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.status import Status
 from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError, ParameterError

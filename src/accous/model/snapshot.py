@@ -17,12 +17,13 @@ from accous.arrays import FloatArray
 from accous.diagnostics import status as states
 from accous.diagnostics.coverage import MIN_ROWS, Coverage
 from accous.diagnostics.drift import DriftEvent, Regime, main_columns, shares
+from accous.diagnostics.evidence import NO_EVIDENCE, Evidence
 from accous.diagnostics.labels import Audit, LabelledRounds, MeasuredError, measure
-from accous.diagnostics.losses import effective_sample_size
+from accous.diagnostics.losses import effective_sample_size, loss_interval, weighted_loss
 from accous.diagnostics.messages import LossScale
 from accous.diagnostics.metrics import Metric, read_metric
 from accous.diagnostics.performance import Estimate, Labels, Predictions, at_fit, estimate, estimate_by_segment
-from accous.diagnostics.risk import NO_EVIDENCE, Evidence, RiskEstimate, loss_interval, weighted_loss, widen
+from accous.diagnostics.risk import RiskEstimate, widen
 from accous.diagnostics.status import Finding, Reason, Status
 from accous.diagnostics.trust import RECENT_ROWS, Checks, Trust, WeightEvidence, is_outside, judge, no_overlap
 from accous.exceptions import DataError, ParameterError
