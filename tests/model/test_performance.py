@@ -294,6 +294,21 @@ def test_blocks_without_labels_are_bet_on_once_the_status_was_read(model):
     assert max(plain) < 0.5  # on a standing stream the money dwindles
 
 
+def test_the_history_notes_what_was_read_after_a_round(model, tmp_path):
+    play(model, 3)
+    first = model.performance()
+    play(model, 2, seed=2)
+    status = model.status_
+    accous.save(model, tmp_path)
+    for one in (model, accous.load(tmp_path)):
+        history = one.history_
+        assert np.flatnonzero(history["value"].notna()).tolist() == [2, 4]
+        read = history.loc[3, ["value", "low", "high", "basis"]].tolist()
+        assert read == [first.value, first.low, first.high, "expected"]
+        assert history["state"].isna().tolist() == [True] * 4 + [False]
+        assert history["state"].iloc[-1] == status.state
+
+
 @pytest.mark.parametrize("kind", ["classes", "numbers"])
 def test_labels_and_alarm_survive_a_file_bit_for_bit(kind, tmp_path):
     make = draw if kind == "classes" else numbers
