@@ -5,12 +5,12 @@
 held-out rows of the reference after 40, 60 and 80 % of it calibrate. Labels are drawn at random, 50 or 100 of 1,000
 rows. ``--boosting`` predicts by boosting alone.
 
-The halves "chosen" and "reported" show how results vary between streams. Neither is a test: both were in view when the
-engine's constants were chosen. "Unchanged" windows are those whose labels agree with the calibrated probability of being
-right, so that the cover of the error there is high by construction; it says more about AUC and F1.
+The halves "chosen" and "reported" show how results vary between streams. Neither is a test: both were in view when
+the engine's constants were chosen. "Unchanged" windows are those whose labels agree with the calibrated probability of
+being right, so that the cover of the error there is high by construction; it says more about AUC and F1.
 
-Predictions are kept in files, and so are NannyML's answers (``make bench-peers`` builds its environment; without it they
-are left out).
+Predictions are kept in files, and so are NannyML's answers (``make bench-peers`` builds its environment; without it
+they are left out).
 """
 
 from __future__ import annotations
