@@ -175,8 +175,6 @@ def test_rare_classes_weigh_more_if_asked_for(folder, capsys):
     weights = [model.base_weight_[model.labels_ == number].sum() for number in range(2)]
     assert weights[0] == pytest.approx(weights[1])
     capsys.readouterr()
-    assert (
-        main(["fit", "reference.csv", "--label", "x1", "-o", "m", "--task", "regression", "--class-weight", "balanced"])
-        == 2
-    )
+    numbers = ["fit", "reference.csv", "--target", "x0", "-o", "m", "--drop", "id"]
+    assert main([*numbers, "--class-weight", "balanced"]) == 2
     assert "--class-weight is for classes" in " ".join(capsys.readouterr().err.split())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Integral
@@ -34,6 +36,7 @@ from accous.model.predictors import (
     RidgeRecipe,
     WeightedErm,
     deviations_of_columns,
+    is_sharing_fits,
     sharing_fits,
 )
 from accous.model.round import (
@@ -81,6 +84,7 @@ from accous.validation import (
 )
 
 _ROWS_OF_ROUND, _NEVER = 10, 1 << 62
+_SECONDS_BETWEEN_LOGS = 2.0
 _FOLDS_OF_PAIR = 3  # most of the time of a fit goes into trees
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
 
@@ -184,25 +188,31 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         self._check_parameters()
         self.rounds_between_refits_ = 0
         vars(self).pop("_snapshot", None)
+        say = _Steps()
         with self.lock(), unchanged_on_failure(self), one_blas_thread(), sharing_fits(), naming_values(X):
             rows = self._read(X, reset=True, min_rows=2)
             self.task_ = self._read_task(y, count_rows(rows))
-            self.base_weight_ = read_base_weights(sample_weight, count_rows(rows)) * self._weights_of_classes()
+            self.base_weight_ = read_base_weights(sample_weight, count_rows(rows)) * self.class_weights(self.task_)
             self.reference_ = own_copy(rows, X)
             ratio = self._bounded(self._make_ratio())
             ratio.fit(X)
             found, time_order = order_of(self, X, order)
             is_ordered = found.kind in (OrderKind.GIVEN, OrderKind.FOUND)
             warn_of_traps(self._as_numbers(self.reference_), self.task_, self._names, is_ordered=is_ordered)
-            self._combine(time_order, combination)
+            self._combine(time_order, combination, lambda share: say(f"{share:.0%} of the held-out rows are predicted"))
+            say("fitting on the whole reference")
             self.erm_ = self._make_erm()
             estimator = self.erm_.fit(self.base_weight_, None)
             self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, estimator)
-            self.verification_ = verify(self, X, y, order, found, time_order)
+            self.verification_ = verify(
+                self, X, y, order, found, time_order, lambda share: say(f"{share:.0%} of the replays are done")
+            )
             self.rules_ = self._make_rules(ratio)
             self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, self.rules_.guard)
             self._limit_refits(rows, X)
+            say("making the fits that later readings need")
             self._prepare_readings()
+        say("done")
         return self
 
     def adapt(self, X_batch: Any, y: None = None) -> Self:
@@ -484,9 +494,9 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             self._prepare_readings()
         return self
 
-    def _weights_of_classes(self) -> FloatArray:
+    def class_weights(self, task: Task) -> FloatArray:
         """Return by what the base weights of the rows are multiplied."""
-        return np.ones(len(self.task_))
+        return np.ones(len(task))
 
     def _weights_to_join(self, sample_weight: Any, n_rows: int) -> FloatArray:
         if sample_weight is None:
@@ -868,7 +878,9 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         trees = EstimatorRecipe(pair.trees, keeps_splits=self.refit == "auto", n_folds=_FOLDS_OF_PAIR)
         return PairRecipe(self._own_recipe(scales), trees, combination)
 
-    def _combine(self, time_order: IntArray | None, combination: Combination | None) -> None:
+    def _combine(
+        self, time_order: IntArray | None, combination: Combination | None, on_progress: Callable[[float], None]
+    ) -> None:
         """Find out on held-out rows how the two predictors of "auto" are combined, unless that is known."""
         pair, self.held_out_ = self._pair, None
         if pair is None:
@@ -878,7 +890,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if combination is not None or len(self.task_) < FEWEST_ROWS_OF_TREES:
             return
         recipe = self._pair_recipe(pair, self.combination_)
-        linear, trees = hold_out_both(recipe, self.reference_, self.task_, self.base_weight_, split)
+        linear, trees = hold_out_both(recipe, self.reference_, self.task_, self.base_weight_, split, on_progress)
         self.combination_ = combine(self.task_, split, linear, trees, self.base_weight_)
         answers = self.combination_.mixed(linear, trees)
         self.held_out_ = held_out_of(split, answers, is_in_time=time_order is not None)
@@ -975,6 +987,24 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if is_plain and isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
             require_finite(rows, X, takes_missing=self._takes_missing)
         return rows
+
+
+class _Steps:
+    """Logs what a fit does once it has taken two seconds, at most every two seconds; fits inside a fit log nothing."""
+
+    def __init__(self) -> None:
+        self._start = self._last = time.monotonic()
+        self._is_inside = is_sharing_fits()
+
+    def __call__(self, what: str) -> None:
+        now = time.monotonic()
+        if not self._is_inside and (now - self._last >= _SECONDS_BETWEEN_LOGS or (what == "done" and self._is_long)):
+            self._last = now
+            LOGGER.info("Fit, after %.0f s: %s.", now - self._start, what)
+
+    @property
+    def _is_long(self) -> bool:
+        return self._last > self._start
 
 
 def _take(rows: Any, kept: IntArray) -> Any:
@@ -1276,11 +1306,12 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         if not isinstance(self.class_weight, dict) and self.class_weight not in (None, "balanced"):
             raise ParameterError(f"class_weight must be None, 'balanced' or a dict, got {self.class_weight!r}.")
 
-    def _weights_of_classes(self) -> FloatArray:
+    def class_weights(self, task: Task) -> FloatArray:
+        """Return the weight of each row by its class."""
         if self.class_weight is None:
-            return np.ones(len(self.task_))
+            return np.ones(len(task))
         try:
-            return np.asarray(compute_sample_weight(self.class_weight, self.task_.truths), dtype=np.float64)
+            return np.asarray(compute_sample_weight(self.class_weight, task.truths), dtype=np.float64)
         except ValueError as error:
             raise ParameterError(f"class_weight cannot be used: {error}") from None
 
