@@ -43,8 +43,9 @@ _FIRST_CONTENDERS = (
     *(UNWEIGHTED, "DANN", "KMM", "KMM (no ridge)", "KMM (unit width)", "KLIEP", "KLIEP (cv)", "KLIEP (unit width)"),
     *("uLSIF", "uLSIF (cv)", "uLSIF (unit width)", "LR", "LR (Newton step)", "LR (literal)", "LR (weak penalty)"),
     *("LR (window)", "double weighting", "T3A", "LAME", "FTH", "ROGD", "UOGD", "ATLAS", "FLH-FTL"),
+    *("OLRE (literal)", "OLRE"),
 )
-_LAST_CONTENDERS = (*("OLRE (literal)", "OLRE", "Accous (literal)", "Accous (literal, scaled)", ENSEMBLE, OURS, *TOLD),)
+_LAST_CONTENDERS = ("Accous (literal)", "Accous (literal, scaled)", ENSEMBLE, OURS, *TOLD)
 _SHIFTS = ("Lin", "Squ", "Sin", "Ber", "none")
 _DATASETS = ("gaussian", "gaussian_published", "diabetes", "diabetes_described", "breast", "breast_described")
 

@@ -266,11 +266,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if "feature_names_in_" in attributes:
             X_batch = select_columns(self, X_batch)
         rows = self._read(X_batch, reset=False, min_rows=0)
-        predicted, n_rows = None, count_rows(rows)
+        predicted, n_rows = None, len(rows) if self.estimator is None else count_rows(rows)
         if n_rows == 0:
             return self.task_.none
         lock = attributes.get(LOCK_NAME) or self.lock()
-        with lock, nullcontext() if self._has_numbers else naming_values(X_batch, self.reference_):
+        with lock, nullcontext() if self.rules_.has_numbers else naming_values(X_batch, self.reference_):
             if predicts:
                 predicted = self._predicted("predict", rows)
             if (self.refit, self.adaptation) != self.rules_.chosen:
@@ -282,7 +282,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             attributes.pop("_snapshot", None)  # it would keep the state before alive
         if (
             after.watch.log is not before.watch.log
-            or after.safeguards.check is not before.safeguards.check
+            or after.safeguards.check.veto.is_held != before.safeguards.check.veto.is_held
             or after.columns is not before.columns
         ) and not self.rules_.is_replay:
             log_events(before, after, self.fixed_)
@@ -977,6 +977,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         return [f"x{column}" for column in range(self.n_features_in_)] if names is None else list(map(str, names))
 
     def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
+        if self.estimator is None:
+            return read_rows(self, X, reset=reset, min_rows=min_rows)
         if self._has_numbers:
             return read_rows(self, X, reset=reset, min_rows=min_rows, takes_missing=self._takes_missing)
         rows = read_frame(self, X, reset=reset, min_rows=min_rows)

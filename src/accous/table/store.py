@@ -126,7 +126,13 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         # A journal that is rolled back, not one that is written ahead: then a copy of this one file is whole.
-        for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0", "temp_store=MEMORY"):
+        for pragma in (
+            "trusted_schema=OFF",
+            "cell_size_check=ON",
+            "mmap_size=0",
+            "temp_store=MEMORY",
+            "secure_delete=ON",
+        ):
             connection.execute(f"PRAGMA {pragma}")
         _require_schema(path, connection)
         connection.execute("PRAGMA journal_mode=DELETE")
@@ -533,7 +539,7 @@ class Store:
 
     def undo_last(self) -> int:
         """Take the last batch of labels back, those that it replaced come back; return how many labels it had."""
-        batch = self.position.n_batches
+        batch = self._last_batch() or 0
         if not batch:
             return 0
         with self.changing():
@@ -581,7 +587,6 @@ class Store:
     def forget(self, keys: Sequence[str]) -> int:
         """Delete all rows with these keys, and what was written of them; return how many there were."""
         with self.changing():
-            self._run("PRAGMA secure_delete=ON")
             return sum(self._run("DELETE FROM predictions WHERE key = ?", key) for key in keys)
 
     def prune(
