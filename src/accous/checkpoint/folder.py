@@ -13,6 +13,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
 
@@ -188,6 +189,8 @@ def foreign_objects(description: dict[str, Any]) -> dict[str, dict[str, str]]:
 def _parameter_to_json(name: str, value: Any) -> Any:
     if name == "class_weight" and isinstance(value, dict):
         return {"$pairs": [[to_json(part) for part in pair] for pair in value.items()]}  # keys may be numbers
+    if name == "cost" and value is not None:
+        return np.asarray(value, dtype=np.float64).tolist()
     if (name == "estimator" and not isinstance(value, str | None)) or (
         name == "feature_map" and not isinstance(value, str)
     ):

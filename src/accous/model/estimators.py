@@ -17,18 +17,40 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 
 from accous.arrays import BoolArray, FloatArray, IntArray, from_plain, to_plain
+from accous.diagnostics.conformal import conformal_intervals, conformal_sets
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent, ReferenceColumns, Regime
 from accous.diagnostics.labels import Audit, JudgedRows, MeasuredError
 from accous.diagnostics.losses import read_loss
-from accous.diagnostics.risk import RiskEstimate, conformal_intervals, conformal_sets
+from accous.diagnostics.risk import RiskEstimate
+from accous.diagnostics.status import Status
 from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError, ParameterError
-from accous.model.backtest import Backtest, TimeHalves, Verification, halves_of, order_of, verify, verify_again
-from accous.model.heldout import FEWEST_ROWS_OF_TREES, Combination, HeldOut, combine, held_out_of, split_rows
+from accous.model.backtest import (
+    Backtest,
+    ReferenceParts,
+    TimeHalves,
+    Verification,
+    halves_of,
+    order_of,
+    verify,
+    verify_again,
+)
+from accous.model.heldout import (
+    FEWEST_ROWS_OF_TREES,
+    Combination,
+    HeldOut,
+    HeldOutReference,
+    Measures,
+    combine,
+    held_out_of,
+    read_measures,
+    split_rows,
+)
 from accous.model.labels import is_before_joining, judge_late_rows, on_new_reference, rows_to_keep, with_labels
 from accous.model.order import Order, OrderKind
 from accous.model.pair import AUTO, LinearAndTrees, PairErm, PairOfClassifiers, PairRecipe, hold_out_both, make_trees
+from accous.model.performance import Drift, alarm_from_plain, labelled_from_plain, read_labelled
 from accous.model.predictors import (
     ErmRecipe,
     EstimatorRecipe,
@@ -57,6 +79,7 @@ from accous.model.safeguards import ADAPTATIONS, FREE, FixedModel, choose_guard
 from accous.model.snapshot import Snapshot, state_html
 from accous.model.tasks import (
     ClassTask,
+    LateTruths,
     NumberTask,
     Task,
     read_base_weights,
@@ -105,10 +128,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     state_: AdaptationState
     rules_: RoundRules
     verification_: Verification
+    holding_out_: HeldOutReference
+    measures_: Measures
     task_: Any
     erm_: WeightedErm
     fixed_: FixedModel
-    held_out_: HeldOut | None = None
     combination_: Combination
     base_weight_: FloatArray
     reference_: Any
@@ -119,6 +143,10 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     rounds_between_refits_: int
     standardize: bool
     adaptation: str
+    metric: str | None
+    cost: Any = None
+    threshold: float | None = None
+    tolerance: float | None
     random_state: Any
     n_features_in_: int
 
@@ -198,8 +226,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             ratio.fit(X)
             found, time_order = order_of(self, X, order)
             is_ordered = found.kind in (OrderKind.GIVEN, OrderKind.FOUND)
+            self._read_measures()
             warn_of_traps(self._as_numbers(self.reference_), self.task_, self._names, is_ordered=is_ordered)
-            self._combine(time_order, combination, lambda share: say(f"{share:.0%} of the held-out rows are predicted"))
+            held_out = self._combine(
+                time_order, combination, lambda share: say(f"{share:.0%} of the held-out rows are predicted")
+            )
             say("fitting on the whole reference")
             self.erm_ = self._make_erm()
             estimator = self.erm_.fit(self.base_weight_, None)
@@ -207,6 +238,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             self.verification_ = verify(
                 self, X, y, order, found, time_order, lambda share: say(f"{share:.0%} of the replays are done")
             )
+            self._hold_out(held_out)
             self.rules_ = self._make_rules(ratio)
             self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, self.rules_.guard)
             self._limit_refits(rows, X)
@@ -276,9 +308,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             if (self.refit, self.adaptation) != self.rules_.chosen:
                 self._take_up_parameters()
             before, known = self.state_, attributes.get("_snapshot")
-            risk = known.known_risk if known is not None and known.state is before else None
+            risk, alarm = None, None
+            if known is not None and known.state is before:
+                risk, alarm = known.known_risk, known.known_alarm
             with nullcontext() if self.rules_.limits_blas else one_blas_thread():
-                after = self.state_ = run_round(self.rules_, before, rows, X_batch, n_rows, risk)
+                after = self.state_ = run_round(self.rules_, before, rows, X_batch, n_rows, risk, alarm)
             attributes.pop("_snapshot", None)  # it would keep the state before alive
         if (
             after.watch.log is not before.watch.log
@@ -323,11 +357,14 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         estimated: Any = None,
         intervals: Any = None,
         rounds: Any = None,
+        *,
+        probability: Any = None,
+        learn: bool = True,
     ) -> Self:
-        """Count labels that arrived late, for any rows of the stream in any order; read the result in ``measured_``.
+        """Count labels that arrived late, for any rows of the stream in any order: they tell ``performance``.
 
-        The predictor does not learn from them. A class that the reference does not have counts as an error of both
-        models and is counted by name.
+        The labels are measured before anything is learned from them. A class that the reference does not have counts as
+        an error of both models and is counted by name.
 
         Parameters
         ----------
@@ -350,6 +387,12 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             ``n_rounds_`` when each row was predicted; NaN where it is not known. Rows that were predicted before others
             joined the reference (`extend`) are left out: they say nothing about the present predictors. Needs
             ``predicted``. None says that all were predicted since.
+        probability : float or array of shape (n_rows,), optional
+            With which each row was chosen to be labelled, as ``ask`` returns it. Such labels decide how good the model
+            is. None says that the labels merely arrived, perhaps for rows of a certain kind: they decide only if they
+            are all labels of the recent rows.
+        learn : bool, default=True
+            Whether the model may learn from the labels, after they were measured.
         """
         self._require_fitted("state_")
         X = select_columns(self, X)
@@ -368,8 +411,38 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         # The whole comparison: rows that join meanwhile would change the reference in the middle of it.
         with self.lock():
             judged = judge_late_rows(self.current(), X, rows, late, intervals=intervals, **given)
+            self._measure(rows, late, predicted, probability, rounds)
             self.add_judged_rows(judged, rounds)
         return self
+
+    def _measure(self, rows: Any, late: LateTruths, predicted: Any, probability: Any, rounds: Any) -> None:
+        """Keep labels with what was predicted of their rows, and let the alarm see them."""
+        current, state = self.current(), self.state_
+        with one_blas_thread(), naming_values(rows, self.reference_):
+            new = read_labelled(
+                self.rules_,
+                current.predictor,
+                None if rows is None else self._as_kept(rows),
+                late,
+                predicted=predicted,
+                probability=probability,
+                n_rows=state.n_rows,
+            )
+            if rounds is not None:
+                new = new[~is_before_joining(state, rounds)]
+            if not len(new):
+                return
+            labelled = new if state.labelled is None else state.labelled.after(new)
+            after = replace(state, labelled=labelled, alarm=current.alarm)
+            self._replace_state(after, with_new_labels=True)
+            if after.alarm is not None:
+                weights = self.current()._label_weights[-len(new) :]
+                alarm = after.alarm.after_labels(self.rules_, labelled[-len(new) :].labels(weights), state.n_rounds)
+                self._replace_state(replace(after, alarm=alarm), with_new_labels=True)
+
+    def _as_kept(self, rows: Any) -> Any:
+        """Return rows as recent ones are kept: without missing numbers, if the predictor reads numbers."""
+        return Bounds.of(self.reference_).filled(rows) if self._has_numbers and self._takes_missing else rows
 
     def is_before_joining(self, rounds: Any) -> BoolArray:
         """Return which rows were predicted before rows last joined the reference; none if none joined.
@@ -398,7 +471,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def forget_labels(self) -> None:
         """Measure as if no label had come yet."""
         with self.lock():
-            self._replace_state(replace(self.state_, late_labels=None), with_new_labels=True)
+            self._replace_state(replace(self.state_, late_labels=None, labelled=None, alarm=None), with_new_labels=True)
 
     def note_risk(self, number: int, risk: RiskEstimate) -> None:
         """Note the error that was estimated after a round, in the history, when other rounds have followed.
@@ -470,7 +543,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         rows = self._read(X, reset=False, min_rows=0)
         if count_rows(rows) == 0:
             return self
-        limit = 2 * self.state_.n_fitted if max_reference is None else int(max_reference)
         with self.lock(), unchanged_on_failure(self), one_blas_thread():
             task = self.task_.joined_by(y, count_rows(rows), type(self).__name__)
             base = np.concatenate((self.base_weight_, self._weights_to_join(sample_weight, count_rows(rows))))
@@ -479,11 +551,12 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             ages = np.arange(len(task), dtype=np.float64)
             if drop == "least weight":
                 ages = base * ratios_of_reference(ratio.on_reference(of_ratio))
-            kept = rows_to_keep(task.strata, ages, limit)
+            kept = rows_to_keep(task.strata, ages, int(max_reference or 2 * self.state_.n_fitted))
             time_order = self.verification_.extended_order(len(task), kept, order)
             self.reference_ = _take(append_rows(self.reference_, rows), kept)
             self.task_, self.base_weight_ = task.part(kept), base[kept]
             self.verification_ = verify_again(self, time_order)
+            self._hold_out(None)
             self._bounded(ratio)
             self.erm_ = self._make_erm()
             self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, self.erm_.fit(self.base_weight_, None))
@@ -574,6 +647,46 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """Return the estimated error if it has been read since the last round, for the history."""
         known: Snapshot | None = vars(self).get("_snapshot")
         return None if known is None or known.state is not self.state_ else known.known_risk
+
+    def performance(self, metric: str | None = None, *, by: str | None = None) -> Any:
+        """Return how good the model is on recent rows: expected from the inputs, or confirmed by labels.
+
+        Parameters
+        ----------
+        metric : str, optional
+            Such as "error", "roc_auc", "f1_macro", "recall:CLASS", "log_loss"; of numbers "mean_absolute_error",
+            "bias", "pinball:0.9". None is the model's own.
+        by : str, optional
+            A column: then the result is a list of (segment, Estimate), worst first.
+
+        Returns
+        -------
+        Estimate
+            ``value``, ``low``, ``high``, ``basis`` ("labels" or "expected"), ``at_fit`` and ``n_labels``. An expected
+            value holds if labels still follow from inputs as they did.
+        """
+        return self.current().performance(metric, by=by)
+
+    @property
+    def status_(self) -> Status:
+        """Whether the model is healthy, degraded or uncertain, with reasons, advice and the alarm."""
+        return self.current().status
+
+    @property
+    def drift_(self) -> Drift:
+        """What has moved in the inputs: columns, events and coverage."""
+        return self.current().drift
+
+    @property
+    def held_out_(self) -> HeldOut | None:
+        """Predictions for rows of the reference by fits without them; None if the reference has too few rows."""
+        self._require_fitted("state_")
+        return self.holding_out_.predictions
+
+    @held_out_.setter
+    def held_out_(self, known: HeldOut | None) -> None:
+        self._hold_out(known)
+        self.rules_ = replace(self.rules_, held_out=self.holding_out_)
 
     @property
     def risk_(self) -> RiskEstimate:
@@ -726,20 +839,29 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """Return what pickles keep: all but the lock and what was read, except for the error that the history notes."""
         known: Snapshot | None = vars(self).get("_snapshot")
         kept: dict[str, Any] = super().__getstate__()
-        if known is not None and known.state is kept["state_"] and known.known_risk is not None:
-            kept["state_"] = replace(known.state, rounds=known.state.rounds.noting(0, known.known_risk))
+        if known is not None and known.state is kept["state_"]:
+            kept["state_"] = self._with_alarm(known.state)
+            if known.known_risk is not None:
+                kept["state_"] = replace(kept["state_"], rounds=known.state.rounds.noting(0, known.known_risk))
         return kept
+
+    def _with_alarm(self, state: AdaptationState) -> AdaptationState:
+        """Return the state with the alarm as it was read since the last round."""
+        known: Snapshot | None = vars(self).get("_snapshot")
+        is_newer = known is not None and known.state is state and known.known_alarm is not None
+        return replace(state, alarm=known.known_alarm) if known is not None and is_newer else state
 
     # --- files -------------------------------------------------------------------------------------------------------
 
     def state_to_plain(self) -> dict[str, Any]:
         """Return the learned state without reference, labels and ratio, as nested dicts of arrays and numbers."""
+        state = self._with_alarm(self.state_)
         if self.estimator is None:
-            return state_to_plain(self.state_, self.fixed_.estimator, self._known_risk())
+            return state_to_plain(state, self.fixed_.estimator, self._known_risk())
         own = {self._errors_name: self.fixed_.known_errors, "rounds_between_refits": self.rounds_between_refits_}
         if self._pair is not None:
             own["linear"] = [linear_to_plain(each.linear) for each in (self.state_.estimator, self.fixed_.estimator)]
-        return state_to_plain(self.state_, None, self._known_risk()) | own
+        return state_to_plain(state, None, self._known_risk()) | own
 
     def state_from_plain(self, plain: dict[str, Any], ratio: RatioEstimator) -> None:
         """Restore the state that ``state_to_plain`` returned; a user's estimator is refitted with its last weights."""
@@ -752,7 +874,12 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         else:
             estimator = self._fit_again_with(plain["fitted_weights"], plain)
         self.rules_ = self._make_rules(ratio)
-        self.state_ = under_guard(state_from_plain(plain, ratio, estimator), self.rules_.guard)
+        state = replace(
+            state_from_plain(plain, ratio, estimator),
+            labelled=labelled_from_plain(plain["labelled"], self.task_),
+            alarm=alarm_from_plain(plain["alarm"]),
+        )
+        self.state_ = under_guard(state, self.rules_.guard)
 
     def verification_to_plain(self) -> dict[str, Any]:
         """Return the order in time and the backtest, for files."""
@@ -762,15 +889,14 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             "found": to_plain(found.found) | {"kind": str(found.found.kind)},
             "backtest": to_plain(found.backtest),
         }
-        if self.held_out_ is not None:
-            plain["held_out"] = to_plain(self.held_out_)
+        if self.holding_out_.known is not None:
+            plain["held_out"] = to_plain(self.holding_out_.known)
         if self._pair is not None:
             plain["combination"] = to_plain(self.combination_)
         return plain
 
     def verification_from_plain(self, plain: dict[str, Any]) -> None:
         """Undo ``verification_to_plain``."""
-        self.held_out_ = from_plain(HeldOut | None, plain.get("held_out"))
         if self._pair is not None:
             self.combination_ = from_plain(Combination, plain["combination"])
         backtest = from_plain(Backtest | None, plain["backtest"])
@@ -781,6 +907,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             plain["unverified"],
             halves_of(self, plain["order"]),
         )
+        self._hold_out(from_plain(HeldOut | None, plain.get("held_out")))
 
     @property
     def _errors_name(self) -> str:
@@ -847,6 +974,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             base_weight=self.base_weight_,
             reference=self.reference_,
             verification=self.verification_,
+            held_out=self.holding_out_,
+            measures=self.measures_,
             columns=ReferenceColumns(self.reference_),
             cover=ReferenceCover(
                 self._as_numbers(self.reference_), ratio, self._names(), has_numbers=self._has_numbers
@@ -878,22 +1007,39 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         trees = EstimatorRecipe(pair.trees, keeps_splits=self.refit == "auto", n_folds=_FOLDS_OF_PAIR)
         return PairRecipe(self._own_recipe(scales), trees, combination)
 
+    def _read_measures(self) -> None:
+        """Read by what the model is judged."""
+        given = {"cost": self.cost, "threshold": self.threshold, "tolerance": self.tolerance}
+        has_scores = self._has_numbers or hasattr(self.estimator, "predict_proba")
+        self.measures_ = read_measures(self.task_, self.metric, has_scores=has_scores, **given)
+
+    def _hold_out(self, known: HeldOut | None) -> None:
+        """Set up predictions of held-out rows, which are made on first use unless they are known."""
+        self._read_measures()  # its classes are those of the reference
+        parts = ReferenceParts(
+            self.reference_, self.task_, self.base_weight_, self._recipe(), has_numbers=self._has_numbers
+        )
+        self.holding_out_ = HeldOutReference(parts, self.verification_.order, self.measures_, known)
+        if is_sharing_fits() and self.backtest_ is not None and self.erm_.keeps_first_fit:
+            # The trees of the backtest are shared now, and nothing has to be fitted.
+            self.holding_out_.prepare()
+
     def _combine(
         self, time_order: IntArray | None, combination: Combination | None, on_progress: Callable[[float], None]
-    ) -> None:
+    ) -> HeldOut | None:
         """Find out on held-out rows how the two predictors of "auto" are combined, unless that is known."""
-        pair, self.held_out_ = self._pair, None
+        pair = self._pair
         if pair is None:
-            return
+            return None
         self.combination_ = Combination(0.0) if combination is None else combination
         split = split_rows(self.task_.strata, time_order)
         if combination is not None or len(self.task_) < FEWEST_ROWS_OF_TREES:
-            return
+            return None
         recipe = self._pair_recipe(pair, self.combination_)
         linear, trees = hold_out_both(recipe, self.reference_, self.task_, self.base_weight_, split, on_progress)
         self.combination_ = combine(self.task_, split, linear, trees, self.base_weight_)
         answers = self.combination_.mixed(linear, trees)
-        self.held_out_ = held_out_of(split, answers, is_in_time=time_order is not None)
+        return held_out_of(split, answers, is_in_time=time_order is not None)
 
     @property
     def _pair(self) -> LinearAndTrees | None:
@@ -1089,12 +1235,30 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         adapted one is better by more than two standard errors, and always if label-free estimates failed in the
         backtest. With ratio estimators that use a single batch, and with those that serve as baselines, ``"auto"`` is
         the same as ``"always"``.
+    metric : str, default="error"
+        By which ``performance`` and ``status_`` judge the model: "error", "balanced_error", "log_loss", "brier",
+        "roc_auc", "average_precision", "precision", "recall", "f1" (the last five also with "_macro" or ":CLASS") or
+        "cost".
+    cost : array of shape (n_classes, n_classes), optional
+        What it costs to predict the class of a column where that of the row is true, for the metric "cost".
+    threshold : float, optional
+        Of two classes, the probability from which on the second one counts as predicted in metrics; ``predict`` does
+        not use it. None takes the more probable class.
+    tolerance : float, optional
+        How much worse than at fit the metric may be in a healthy model. None is 5 points for metrics between 0 and 1,
+        and a fifth of the loss at fit at least.
     random_state : int, RandomState or None, default=None
         Seed of the ratio estimator if ``ratio`` is None.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
+    status_ : Status
+        Whether the model is healthy, degraded or uncertain, with reasons, one piece of advice, and the alarm.
+    drift_ : Drift
+        What has moved in the inputs: columns, events, coverage.
+    held_out_ : HeldOut or None
+        Predictions for rows of the reference by fits without them.
     ratio_ : fitted ratio estimator
     estimator_ : fitted predictor for the next round
         The adapted predictor, or the fixed one while adaptation is off or held back.
@@ -1175,9 +1339,17 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         class_weight: Any = None,
         standardize: bool = True,
         adaptation: str = "auto",
+        metric: str | None = None,
+        cost: Any = None,
+        threshold: float | None = None,
+        tolerance: float | None = None,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
+        self.metric = metric
+        self.cost = cost
+        self.threshold = threshold
+        self.tolerance = tolerance
         self.class_weight = class_weight
         self.ratio = ratio
         self.refit = refit
@@ -1357,7 +1529,10 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         the adapted predictor is compared with the fixed one. The built-in regression minimises squares with any loss.
         The mean of absolute errors is estimated best, because single large errors count little. Use the pinball loss of
         a quantile q, such as ``"pinball(0.9)"``, if your ``estimator`` predicts that quantile.
-    refit, refit_budget, adaptation, random_state
+    metric : str, default="mean_absolute_error"
+        By which ``performance`` and ``status_`` judge the model: "mean_absolute_error", "median_absolute_error",
+        "root_mean_squared_error", "bias" or "pinball:QUANTILE".
+    refit, refit_budget, adaptation, tolerance, random_state
         As in `accous.AdaptiveClassifier`. What counts as points there are shares of four times the loss of the fixed
         model on the reference here, so that one point is 4 % of that loss; see docs/trust.md.
 
@@ -1365,6 +1540,8 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
     ----------
     targets_ : array of shape (n_reference,)
         The numbers of the reference.
+    status_, drift_, held_out_
+        As in `accous.AdaptiveClassifier`.
     risk_ : RiskEstimate
         Label-free estimate of the current mean loss, with an interval, and that of the fixed model, which never adapts.
     risk_estimate_ : float
@@ -1404,9 +1581,13 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         refit: int | str = "auto",
         refit_budget: float | None = None,
         adaptation: str = "auto",
+        metric: str | None = None,
+        tolerance: float | None = None,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
+        self.metric = metric
+        self.tolerance = tolerance
         self.ratio = ratio
         self.alpha = alpha
         self.standardize = standardize

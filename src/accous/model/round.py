@@ -18,6 +18,7 @@ from accous.core.regression import Point
 from accous.diagnostics.coverage import NOTHING_FOUND, ROUNDS_BETWEEN_COLUMN_LOOKS, ColumnWatch
 from accous.diagnostics.drift import ReferenceColumns
 from accous.diagnostics.labels import LateLabels
+from accous.model.performance import AlarmWatch, LabelledRows
 from accous.model.predictors import WeightedErm
 from accous.model.safeguards import (
     Check,
@@ -53,6 +54,7 @@ from accous.threads import one_blas_thread
 if TYPE_CHECKING:
     from accous.diagnostics.risk import RiskEstimate
     from accous.model.backtest import Verification
+    from accous.model.heldout import HeldOutReference, Measures
 
 # --- The state of an adaptive model after a round, and how to store it
 
@@ -107,6 +109,10 @@ class AdaptationState:
         What single columns showed.
     rounds : RoundLog
         What the last rounds did.
+    labelled : LabelledRows or None
+        The newest rows whose labels came; None before the first.
+    alarm : AlarmWatch or None
+        The alarm; None until a label comes or the status is read.
     """
 
     n_rounds: int
@@ -125,6 +131,8 @@ class AdaptationState:
     joined: Joining | None = None
     late_labels: LateLabels | None = field(default=None, compare=False)
     rounds: RoundLog = field(default=NO_ROUNDS, compare=False)
+    labelled: LabelledRows | None = field(default=None, compare=False)
+    alarm: AlarmWatch | None = field(default=None, compare=False)
 
 
 def start_state(
@@ -170,6 +178,7 @@ def state_to_plain(state: AdaptationState, fixed: Any, risk: RiskEstimate | None
     plain["recent"] = state.recent.to_plain()
     plain["rounds"] = state.rounds.to_plain(risk)
     plain["late_labels"] = None if state.late_labels is None else to_plain(state.late_labels.packed())
+    plain |= {"labelled": to_plain(state.labelled), "alarm": to_plain(state.alarm)}
     if fixed is not None:
         plain |= {"estimator": linear_to_plain(state.estimator), "fixed": linear_to_plain(fixed)}
     return plain
@@ -301,6 +310,10 @@ class RoundRules:
         As the predictor reads it.
     verification : Verification
         What the replay of the reference showed.
+    held_out : HeldOutReference
+        What predictions for rows that a fit had not seen show.
+    measures : Measures
+        By what the model is judged.
     columns : ReferenceColumns
     cover : ReferenceCover
     names : list of str
@@ -329,6 +342,8 @@ class RoundRules:
     base_weight: FloatArray
     reference: Any
     verification: Verification
+    held_out: HeldOutReference
+    measures: Measures
     columns: ReferenceColumns
     cover: ReferenceCover
     names: list[str]
@@ -341,6 +356,12 @@ class RoundRules:
     limits_blas: bool
     rounds_between_refits: int = 0
     is_replay: bool = False
+
+    @cached_property
+    def takes_numbers(self) -> bool:
+        """Whether the predictor takes rows in the form in which recent rows are kept."""
+        is_array = isinstance(self.reference, np.ndarray) and self.reference.dtype == np.float64
+        return self.has_numbers or (is_array and self.cover.has_columns)
 
     @cached_property
     def is_held_at_rest(self) -> bool:
@@ -360,6 +381,7 @@ def run_round(
     X_batch: Any,
     n_rows: int,
     risk: RiskEstimate | None = None,
+    alarm: AlarmWatch | None = None,
 ) -> AdaptationState:
     """Return the state after a round.
 
@@ -376,6 +398,8 @@ def run_round(
         Number of rows in the batch.
     risk : RiskEstimate, optional
         The error that was estimated after the round before, if it was read; the history notes it.
+    alarm : AlarmWatch, optional
+        The alarm as it was read after the round before, if it was.
     """
     this_round = before.n_rounds + 1
     # Ratio estimators replace what they have learned and never modify it, so a shallow copy learns independently.
@@ -408,6 +432,10 @@ def run_round(
     recent, columns = before.recent if numbers is None else before.recent.add(numbers), before.columns
     if this_round % ROUNDS_BETWEEN_COLUMN_LOOKS == 0:
         columns = watch_columns(columns, rules.cover, this_round, recent)
+    alarm = before.alarm if alarm is None else alarm
+    if alarm is not None and recent.n_closed != alarm.n_closed:
+        predictor = rules.fixed.estimator if check.veto.is_held else fit.estimator
+        alarm = alarm.after_blocks(rules, predictor, recent, before.labelled, this_round)
     return AdaptationState(
         n_rounds=this_round,
         ratio=ratio,
@@ -424,6 +452,8 @@ def run_round(
         n_fitted=before.n_fitted,
         joined=before.joined,
         late_labels=before.late_labels,
+        labelled=before.labelled,
+        alarm=alarm,
         rounds=before.rounds.after(
             risk,
             n_effective,
