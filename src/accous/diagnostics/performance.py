@@ -32,7 +32,7 @@ from accous.diagnostics.metrics import ClassRows, Metric, NumberRows, one_hot
 LEVEL = 0.9
 FEWEST_LABELS = 30
 """Labels, older ones counted less, from which on they decide alone."""
-# Chosen on half of the streams of `benchmarks.performance`, as is the half-life in rows.
+# Chosen with all streams of `benchmarks.performance` in view, as is the half-life in rows.
 LABEL_HALF_LIFE = 125
 _SMALLEST_PROBABILITY = 0.02  # divided by the number of classes
 _PENALTY = 0.3

@@ -19,7 +19,7 @@ from accous.diagnostics.performance import Estimate, labels_needed
 
 HEALTHY, DEGRADED, UNCERTAIN = "healthy", "degraded", "uncertain"
 _POINTS, _SHARE_OF_LOSS = 0.05, 0.2
-# Chosen on half of the streams of `benchmarks.performance`.
+# Chosen with all streams of `benchmarks.performance` in view: none of them is a test of these numbers.
 _SHARE_OF_BOUND = 0.78  # of the half of an interval of 90 %: a bound that holds in 90 % on one side
 _MOST_LOSS, _MOST_LOSS_OF_NUMBERS = 2.0, 1.5  # tolerances within which the bound of a healthy model lies
 _MOST_SCATTER, _MOST_SCATTER_OF_NUMBERS = 3.0, 2.0  # tolerances within which two deviations of the backtest's gaps lie

@@ -84,10 +84,9 @@ def _plainly(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if "locked" in str(error):
             raise LockedError(f"{path} is in use by another process: run the command again.") from None
-        if "full" in str(error):
-            raise CheckpointError(f"Cannot write to {path} ({error}): free some space.") from None
-        if "readonly" in str(error) or "unable to open" in str(error):
-            raise CheckpointError(f"Cannot write to {path} ({error}): change its permissions.") from None
+        if any(word in str(error) for word in ("full", "disk", "readonly", "unable to open")):
+            advice = "free some space, or change the permissions"
+            raise CheckpointError(f"Cannot write to {path} ({error}): {advice}.") from None
         raise CheckpointError(f"{path} cannot be used ({error}): {_ADVICE}.") from None
     except Exception as error:
         # Also of polars and json: values have other types than accous writes.
