@@ -247,6 +247,17 @@ def test_a_new_class_counts_as_an_error(model):
     assert model.performance().value > 0.99
 
 
+def test_a_new_class_that_was_predicted_is_right_and_another_is_wrong(model):
+    X, y = draw(3, 500)
+    model.adapt(X)
+    truth = np.where(np.arange(500) < 250, 7, y)
+    assert copy(model).observe(X, truth, predicted=truth).performance().value < 0.01
+    right = np.where(np.arange(500) < 100, 7, y)  # wrong for 150 rows of the new class
+    assert copy(model).observe(X, truth, predicted=right).performance().value == pytest.approx(0.3, abs=2e-3)
+    wrong = np.where(np.arange(500) < 400, 7, y)
+    assert copy(model).observe(X, truth, predicted=wrong).performance().value == pytest.approx(0.3, abs=2e-3)
+
+
 @pytest.mark.parametrize("probability", [0.0, 1.5, [0.5, 0.5]])
 def test_impossible_probabilities_are_refused(model, probability):
     X, y = draw(3, 5)

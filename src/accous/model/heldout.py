@@ -30,6 +30,7 @@ from accous.model.tasks import ClassTask, Task
 from accous.model.watching import ReferenceCover
 from accous.parameters import require_number
 from accous.threads import one_blas_thread
+from accous.validation import count_rows
 
 # --- Which rows are held out, and what is predicted for them
 
@@ -102,14 +103,21 @@ def _folds(strata: IntArray, seed: int) -> IntArray:
 
 
 def answers_of(predictor: Any, rows: Any, classes: NDArray[Any] | None) -> FloatArray:
-    """Return numbers, or probabilities with a column for each of the classes, also for those it has not seen."""
+    """Return numbers, or probabilities with a column for each of the classes.
+
+    There is one also for a class that the predictor does not know, and none for one that only the predictor knows.
+    """
     if classes is None:
         return np.asarray(predictor.predict(rows), dtype=np.float64)
-    found = np.zeros((len(rows), len(classes)))
+    found = np.zeros((count_rows(rows), len(classes)))
     if hasattr(predictor, "predict_proba"):
-        found[:, np.searchsorted(classes, predictor.classes_)] = predictor.predict_proba(rows)
+        shares = np.asarray(predictor.predict_proba(rows), dtype=np.float64)
+        is_known = np.isin(predictor.classes_, classes)
+        found[:, np.searchsorted(classes, predictor.classes_[is_known])] = shares[:, is_known]
     else:
-        found[np.arange(len(rows)), np.searchsorted(classes, predictor.predict(rows))] = 1.0
+        predicted = np.asarray(predictor.predict(rows))
+        known = np.flatnonzero(np.isin(predicted, classes))
+        found[known, np.searchsorted(classes, predicted[known])] = 1.0
     return found
 
 
