@@ -5,15 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.stats import binomtest
-
-import accous
-from accous import AdaptiveClassifier, AdaptiveRegressor
-from accous.arrays import from_plain, to_plain
-from accous.diagnostics.coverage import Coverage
-from accous.diagnostics.evidence import NO_EVIDENCE
 from accous.diagnostics.labels import (
     LABEL_HALF_LIFE,
     MOST_AUDITED,
@@ -37,10 +28,19 @@ from accous.diagnostics.labels import (
     measure,
     measure_latest,
 )
-from accous.diagnostics.losses import ABSOLUTE, SQUARED
-from accous.diagnostics.messages import ERRORS, LossScale
-from accous.diagnostics.risk import wilson_interval
 from accous.diagnostics.trust import Answer, answer_predictions
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+import accous
+from accous import AdaptiveClassifier, AdaptiveRegressor
+from accous.arrays import from_plain, to_plain
+from accous.diagnostics.coverage import Coverage
+from accous.diagnostics.evidence import NO_EVIDENCE
+from accous.diagnostics.losses import ABSOLUTE, SQUARED
+from accous.diagnostics.risk import wilson_interval
+from accous.diagnostics.scales import ERRORS, LossScale
 from accous.exceptions import DataError, ParameterError
 from accous.threads import one_blas_thread
 

@@ -15,8 +15,8 @@ from accous.core.regression import leave_one_out_predictions, make_ridge_problem
 from accous.diagnostics.conformal import conformal_intervals, conformal_sets
 from accous.diagnostics.evidence import NO_EVIDENCE, Look, Residuals, measure_evidence
 from accous.diagnostics.losses import SQUARED, loss_difference, loss_interval, weighted_loss
-from accous.diagnostics.messages import LossScale
 from accous.diagnostics.risk import RiskEstimate, widen
+from accous.diagnostics.scales import LossScale
 from accous.streams import ConstantShift, GaussianRegressionStream
 from accous.threads import one_blas_thread
 

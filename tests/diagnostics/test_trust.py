@@ -5,13 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from accous.diagnostics.coverage import Coverage, Finding
-from accous.diagnostics.evidence import LARGEST_UNEXPLAINED, NO_EVIDENCE, Evidence, Residuals
 from accous.diagnostics.labels import LatestError, MeasuredError
-from accous.diagnostics.messages import ERRORS, LossScale
 from accous.diagnostics.trust import (
     ANSWERS,
     CLEAR_GAIN,
@@ -37,6 +31,12 @@ from accous.diagnostics.trust import (
     judge,
     worst,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accous.diagnostics.coverage import Coverage, Finding
+from accous.diagnostics.evidence import LARGEST_UNEXPLAINED, NO_EVIDENCE, Evidence, Residuals
+from accous.diagnostics.scales import ERRORS, LossScale
 from accous.model.safeguards import DOUBTED, NEVER, OFF, STRICT
 
 NAN = float("nan")

@@ -16,7 +16,7 @@ from accous.text import count
 
 if TYPE_CHECKING:
     from accous.diagnostics.alerts import Condition
-    from accous.diagnostics.messages import LossScale
+    from accous.diagnostics.scales import LossScale
 
 __all__ = ["EXAMPLES", "inspect"]
 
@@ -217,7 +217,7 @@ def _estimate(record: dict[str, Any]) -> str:
 
 def _scale(record: dict[str, Any]) -> LossScale:
     """Return how errors are written."""
-    from accous.diagnostics.messages import LossScale
+    from accous.diagnostics.scales import LossScale
 
     return LossScale(record["loss"])
 

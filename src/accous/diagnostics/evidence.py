@@ -11,7 +11,7 @@ import numpy as np
 
 from accous.arrays import FloatArray
 from accous.diagnostics.losses import LEVEL
-from accous.diagnostics.messages import ERRORS, LossScale
+from accous.diagnostics.scales import ERRORS, LossScale
 
 # Smallest deviation that is assumed: no backtest is long enough to exclude three points.
 _SMALLEST_SPREAD = 0.03

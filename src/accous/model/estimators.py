@@ -16,25 +16,18 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 
-from accous.arrays import BoolArray, FloatArray, IntArray, from_plain, to_plain
+from accous.arrays import FloatArray, IntArray, from_plain, to_plain
 from accous.diagnostics.conformal import conformal_intervals, conformal_sets
-from accous.diagnostics.coverage import Coverage
-from accous.diagnostics.drift import DriftEvent, ReferenceColumns, Regime
-from accous.diagnostics.labels import Audit, JudgedRows, MeasuredError
+from accous.diagnostics.drift import ReferenceColumns, Regime
 from accous.diagnostics.losses import read_loss
-from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.status import Status
-from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError, ParameterError
 from accous.model.backtest import (
     Backtest,
     ReferenceParts,
-    TimeHalves,
     Verification,
-    halves_of,
     order_of,
     verify,
-    verify_again,
 )
 from accous.model.heldout import (
     FEWEST_ROWS_OF_TREES,
@@ -47,7 +40,6 @@ from accous.model.heldout import (
     read_measures,
     split_rows,
 )
-from accous.model.labels import is_before_joining, judge_late_rows, on_new_reference, rows_to_keep, with_labels
 from accous.model.order import Order, OrderKind
 from accous.model.pair import AUTO, LinearAndTrees, PairErm, PairOfClassifiers, PairRecipe, hold_out_both, make_trees
 from accous.model.performance import Drift, alarm_from_plain, labelled_from_plain, read_labelled
@@ -79,7 +71,6 @@ from accous.model.safeguards import ADAPTATIONS, FREE, FixedModel, choose_guard
 from accous.model.snapshot import Snapshot, state_html
 from accous.model.tasks import (
     ClassTask,
-    LateTruths,
     NumberTask,
     Task,
     read_base_weights,
@@ -88,15 +79,14 @@ from accous.model.tasks import (
     warn_of_traps,
 )
 from accous.model.watching import Read, ReferenceCover
-from accous.parameters import require_choice, require_integer, require_number, require_share
-from accous.ratio.base import RatioEstimator, ratios_of_reference, unchanged_on_failure
+from accous.parameters import require_choice, require_number, require_share
+from accous.ratio.base import RatioEstimator, unchanged_on_failure
 from accous.ratio.online import NoShift, OnlineDensityRatio
 from accous.text import LOGGER
 from accous.threads import LOCK_NAME, Lockable, one_blas_thread, one_openmp_thread_if_few
 from accous.validation import (
     Bounds,
     LearnedAttributes,
-    append_rows,
     count_rows,
     naming_values,
     own_copy,
@@ -259,7 +249,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         X_batch : array or frame of shape (n_batch, n_features)
             Columns of a frame are found by name, in any order; others are left out.
         y : None
-            No round learns from labels: pass those to ``observe`` or ``extend``.
+            No round learns from labels: pass those to ``observe``.
         """
         if y is not None:
             raise _labels_refused("adapt")
@@ -278,7 +268,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         X_batch : array or frame of shape (n_batch, n_features)
             Columns of a frame are found by name, in any order; others are left out.
         y : None
-            No round learns from labels: pass those to ``observe`` or ``extend``.
+            No round learns from labels: pass those to ``observe``.
 
         Returns
         -------
@@ -348,45 +338,20 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
 
     # --- labels that come late ----------------------------------------------------------------------------------
 
-    def observe(
-        self,
-        X: Any,
-        y: Any,
-        predicted: Any = None,
-        predicted_fixed: Any = None,
-        estimated: Any = None,
-        intervals: Any = None,
-        rounds: Any = None,
-        *,
-        probability: Any = None,
-        learn: bool = True,
-    ) -> Self:
+    def observe(self, X: Any, y: Any, *, predicted: Any = None, probability: Any = None, learn: bool = True) -> Self:
         """Count labels that arrived late, for any rows of the stream in any order: they tell ``performance``.
 
         The labels are measured before anything is learned from them. A class that the reference does not have counts as
-        an error of both models and is counted by name.
+        an error, unless it was predicted.
 
         Parameters
         ----------
         X : array or frame of shape (n_rows, n_features), or None
-            The rows. None if you only have predictions: then ``predicted`` is needed, and the rows are not tested for
-            a changed P(y | x).
+            The rows. None if you only have predictions: then ``predicted`` is needed.
         y : array of shape (n_rows,)
-            Their labels, oldest first: each row counts a little less than the next.
+            Their labels.
         predicted : array of shape (n_rows,), optional
             What ``predict`` returned for these rows at the time. None predicts them now.
-        predicted_fixed : array of shape (n_rows,), optional
-            The same for the fixed model, ``fixed_.estimator``.
-        estimated : array of shape (n_rows, 3), optional
-            The estimated error at the time of each row and the ends of its interval, to compare with; NaN where it is
-            not known. None takes ``risk_`` at the time of this call.
-        intervals : array of shape (n_rows, 2), optional
-            Of a regressor, what ``predict_interval`` returned at the time with ``alpha=0.1``; NaN where there was none.
-            ``measured_.intervals`` then counts how many true numbers lay inside.
-        rounds : array of shape (n_rows,), optional
-            ``n_rounds_`` when each row was predicted; NaN where it is not known. Rows that were predicted before others
-            joined the reference (`extend`) are left out: they say nothing about the present predictors. Needs
-            ``predicted``. None says that all were predicted since.
         probability : float or array of shape (n_rows,), optional
             With which each row was chosen to be labelled, as ``ask`` returns it. Such labels decide how good the model
             is. None says that the labels merely arrived, perhaps for rows of a certain kind: they decide only if they
@@ -401,38 +366,25 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             raise DataError("observe needs the rows X, or what was predicted for them: pass X or predicted.")
         n_rows = count_rows(y) if rows is None else count_rows(rows)
         late = self.task_.read_late(y, n_rows)
-        if rounds is not None and predicted is None:
-            raise ParameterError("rounds says when rows were predicted: pass predicted too, or leave rounds out.")
-        if rounds is not None and np.shape(rounds) != (n_rows,):
-            raise DataError(f"rounds must have the shape ({n_rows},), got {np.shape(rounds)}.")
-        if n_rows == 0:
-            return self
-        given = {"predicted": predicted, "predicted_fixed": predicted_fixed, "estimated": estimated}
-        # The whole comparison: rows that join meanwhile would change the reference in the middle of it.
-        with self.lock():
-            judged = judge_late_rows(self.current(), X, rows, late, intervals=intervals, **given)
-            self._measure(rows, late, predicted, probability, rounds)
-            self.add_judged_rows(judged, rounds)
+        if n_rows:
+            with self.lock():
+                self._measure(rows, late, predicted, probability)
         return self
 
-    def _measure(self, rows: Any, late: LateTruths, predicted: Any, probability: Any, rounds: Any) -> None:
+    def _measure(self, rows: Any, late: NDArray[Any], predicted: Any, probability: Any) -> None:
         """Keep labels with what was predicted of their rows, and let the alarm see them."""
         current, state = self.current(), self.state_
         with one_blas_thread(), naming_values(rows, self.reference_):
             new = read_labelled(
                 self.rules_,
                 current.predictor,
-                None if rows is None else self._as_kept(rows),
+                rows,
                 late,
                 predicted=predicted,
                 probability=probability,
                 n_rows=state.n_rows,
             )
-            if rounds is not None:
-                new = new[~is_before_joining(state, rounds)]
-            if not len(new):
-                return
-            labelled = new if state.labelled is None else state.labelled.after(new)
+            labelled = (new[:0] if state.labelled is None else state.labelled).after(new)
             after = replace(state, labelled=labelled, alarm=current.alarm)
             self._replace_state(after, with_new_labels=True)
             if after.alarm is not None:
@@ -440,167 +392,9 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
                 alarm = after.alarm.after_labels(self.rules_, labelled[-len(new) :].labels(weights), state.n_rounds)
                 self._replace_state(replace(after, alarm=alarm), with_new_labels=True)
 
-    def _as_kept(self, rows: Any) -> Any:
-        """Return rows as recent ones are kept: without missing numbers, if the predictor reads numbers."""
-        return Bounds.of(self.reference_).filled(rows) if self._has_numbers and self._takes_missing else rows
-
-    def is_before_joining(self, rounds: Any) -> BoolArray:
-        """Return which rows were predicted before rows last joined the reference; none if none joined.
-
-        Parameters
-        ----------
-        rounds : array of shape (n_rows,)
-            ``n_rounds_`` when each row was predicted; NaN where it is not known.
-        """
-        return is_before_joining(self.state_, rounds)
-
-    def add_judged_rows(self, rows: JudgedRows, rounds: Any = None) -> None:
-        """Count labelled rows that were already compared with their predictions.
-
-        Parameters
-        ----------
-        rows : JudgedRows
-        rounds : array of shape (n_rows,), optional
-            As for `observe`.
-        """
-        with self.lock():
-            rows = rows if rounds is None else rows.part(~is_before_joining(self.state_, rounds))
-            if len(rows):
-                self._replace_state(with_labels(self.state_, rows), with_new_labels=True)
-
-    def forget_labels(self) -> None:
-        """Measure as if no label had come yet."""
-        with self.lock():
-            self._replace_state(replace(self.state_, late_labels=None, labelled=None, alarm=None), with_new_labels=True)
-
-    def note_risk(self, number: int, risk: RiskEstimate) -> None:
-        """Note the error that was estimated after a round, in the history, when other rounds have followed.
-
-        Parameters
-        ----------
-        number : int
-            The round.
-        risk : RiskEstimate
-        """
-        with self.lock():
-            rounds = self.state_.rounds.noting(self.state_.n_rounds - number, Read(risk))
-            self._replace_state(replace(self.state_, rounds=rounds))
-
-    def extend(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        order: Any = True,
-        max_reference: int | None = None,
-        drop: str = "oldest",
-    ) -> Self:
-        """Add labelled rows to the reference and fit again; what the rounds have learned goes on.
-
-        Use it when late labels show that P(y | x) has changed, which no weighting of the old reference can correct.
-        Call ``observe`` first if the same labels are to be measured: afterwards the model has seen them.
-
-        The ratio keeps its theta, its learners and the scaling of the first fit, and counts the new rows as reference
-        from now on. One-step ratios, and your own unless it implements ``on_reference``, start again with the next
-        batch. The adapted predictor is fitted at once. The fixed predictor becomes the fit on the new reference without
-        importance weights, so it is still what the adaptation is compared with. What ``measured_`` counted before
-        counts for 50 rows at most, because it is about earlier predictors. Labels of a classifier may be new classes;
-        predictions then have these classes too.
-
-        It is not possible with `OnlineDensityRatio` or `SingleLearnerRatio` and a transformer as ``feature_map``: a
-        loaded model fits the transformer on the whole reference, and theta belongs to the features of the first one.
-        Fit a new model on the old rows and the new ones together, or transform the columns before they reach the model.
-
-        A reference with an order in time is replayed again, once and from the middle, and the outcome takes the place
-        of ``backtest_``. It decides anew how far estimates are believed and whether to adapt. If anything fails, the
-        model stays as it was. Threads that learn wait meanwhile; do not predict with the model from another thread.
-
-        Parameters
-        ----------
-        X : array or frame of shape (n_rows, n_features)
-            An empty one changes nothing.
-        y : array of shape (n_rows,)
-            Of the type of the reference's.
-        sample_weight : array of shape (n_rows,), optional
-            Base weights of the new rows. None gives each the mean base weight of the reference.
-        order : bool or array of shape (n_rows,), default=True
-            The new rows count as later than all others. True says that they are in order of time, and an array gives
-            their times, as for ``fit``. False says that they have no order: then the reference has none any more, the
-            backtest is dropped, and ``trust_`` says why nothing is verified. Ignored if the reference has no order.
-        max_reference : int, optional
-            Most rows of the reference. None is twice the number of rows that ``fit`` was given. A smaller number lets
-            the old rows leave sooner after an abrupt change.
-        drop : {"oldest", "least weight"}, default="oldest"
-            Which rows leave if there are more: those that joined first, or those with the smallest importance weights
-            now. Five rows of each class always stay.
-        """
-        self._require_fitted("state_")
-        require_choice("drop", drop, ("oldest", "least weight"))
-        if max_reference is not None:
-            require_integer("max_reference", max_reference, at_least=2, or_else=" or None")
-        X = select_columns(self, X)
-        rows = self._read(X, reset=False, min_rows=0)
-        if count_rows(rows) == 0:
-            return self
-        with self.lock(), unchanged_on_failure(self), one_blas_thread():
-            task = self.task_.joined_by(y, count_rows(rows), type(self).__name__)
-            base = np.concatenate((self.base_weight_, self._weights_to_join(sample_weight, count_rows(rows))))
-            ratio = self.state_.ratio
-            of_ratio = append_rows(ratio.reference_, ratio.read(X))
-            ages = np.arange(len(task), dtype=np.float64)
-            if drop == "least weight":
-                ages = base * ratios_of_reference(ratio.on_reference(of_ratio))
-            kept = rows_to_keep(task.strata, ages, int(max_reference or 2 * self.state_.n_fitted))
-            time_order = self.verification_.extended_order(len(task), kept, order)
-            self.reference_ = _take(append_rows(self.reference_, rows), kept)
-            self.task_, self.base_weight_ = task.part(kept), base[kept]
-            self.verification_ = verify_again(self, time_order)
-            self._hold_out(None)
-            self._bounded(ratio)
-            self.erm_ = self._make_erm()
-            self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, self.erm_.fit(self.base_weight_, None))
-            ratio = ratio.on_reference(_take(of_ratio, kept))
-            self.rules_ = self._make_rules(ratio)
-            self.state_ = on_new_reference(self.rules_, self.state_, ratio)
-            vars(self).pop("_snapshot", None)
-            self._prepare_readings()
-        return self
-
     def class_weights(self, task: Task) -> FloatArray:
         """Return by what the base weights of the rows are multiplied."""
         return np.ones(len(task))
-
-    def _weights_to_join(self, sample_weight: Any, n_rows: int) -> FloatArray:
-        if sample_weight is None:
-            return np.full(n_rows, self.base_weight_.mean())
-        return read_base_weights(sample_weight, n_rows)
-
-    def audit(self, X: Any, y: Any) -> Audit:
-        """Compare the error on labelled rows with the error to expect from the reference.
-
-        The rows may come from any round: they are compared with the reference weighted to match them. The model does
-        not learn from them.
-
-        Parameters
-        ----------
-        X : array or frame of shape (n_rows, n_features)
-            At least one row.
-        y : array of shape (n_rows,)
-            Their labels; those of a classifier are among ``classes_``.
-        """
-        self._require_fitted("state_")
-        X = select_columns(self, X)
-        rows = self._read(X, reset=False, min_rows=0)
-        if count_rows(rows) == 0:
-            raise DataError("audit needs at least one labelled row, got none.")
-        truths = self.task_.read_known(y, count_rows(rows))
-        current = self.current()
-        with one_blas_thread():
-            current.require_errors("audit")
-            with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
-                predicted = np.asarray(current.predictor.predict(rows))
-            return current.audit(self.task_.errors_on(truths, predicted), rows, X)
 
     def losses_on(self, y: NDArray[Any], predicted: NDArray[Any]) -> FloatArray:
         """Return the losses of predictions.
@@ -689,59 +483,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         self.rules_ = replace(self.rules_, held_out=self.holding_out_)
 
     @property
-    def risk_(self) -> RiskEstimate:
-        """Label-free estimates of the current errors of the predictor in use and of the fixed predictor.
-
-        The intervals are widened and shifted by what the backtest showed and by the drift now. Without a backtest they
-        are widened by the drift alone.
-        """
-        return self.current().risk
-
-    @property
-    def risk_estimate_(self) -> float:
-        """Label-free estimate of the current error, computed on the first read in a round."""
-        return self.current().risk_estimate
-
-    def sampling_risk(self) -> RiskEstimate:
-        """Return the same estimates with intervals that account for sampling alone.
-
-        They are too narrow, even where P(y | x) stays and rows are exchangeable in time: on simulated streams they hold
-        the true error in 69 to 90 % of the cases, where 90 % is intended (docs/trust.md).
-        """
-        return self.current().sampling_risk
-
-    @property
-    def trust_(self) -> Trust:
-        """Three answers and a verdict, with their evidence."""
-        return self.current().trust
-
-    @property
-    def measured_(self) -> MeasuredError | None:
-        """The error that late labels have measured, and whether it contradicts the estimate; None without labels."""
-        return self.current().measured
-
-    @property
-    def coverage_(self) -> Coverage:
-        """How well the reference covers the recent rows: jointly, and column by column."""
-        return self.current().coverage
-
-    @property
-    def latest_coverage_(self) -> Coverage:
-        """How the reference lies beside the last 64 rows alone, which the weights follow; nothing about columns."""
-        return self.current().latest_coverage
-
-    @property
-    def drift_attribution_(self) -> FloatArray:
-        """Share of each input column in the log ratio of recent rounds; zeros while there is no shift."""
-        shares: FloatArray = self.current().drift_attribution
-        return shares
-
-    @property
-    def drift_events_(self) -> tuple[DriftEvent, ...]:
-        """The last hundred changes in the input distribution, and onsets in single columns, in order."""
-        return self.current().drift_events
-
-    @property
     def regimes_(self) -> tuple[Regime, ...]:
         """The regimes that the ratio remembers, in the order in which they were first seen.
 
@@ -754,11 +495,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def history_(self) -> Any:
         """What the last 10,000 rounds did, as a pandas frame."""
         return self.current().history
-
-    @property
-    def history_in_use_(self) -> float:
-        """Mean interval length of the learners in use, weighted by their meta weights, in rounds."""
-        return self.current().history_in_use
 
     @property
     def effective_sample_size_(self) -> float:
@@ -801,16 +537,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def backtest_(self) -> Backtest | None:
         """The replay of the reference."""
         return self.verification_.backtest
-
-    @property
-    def unverified_(self) -> str:
-        """Why there is no backtest although there is an order in time, or was one; empty otherwise."""
-        return self.verification_.unverified
-
-    @property
-    def halves_(self) -> TimeHalves | None:
-        """Predictors of the halves of the reference, by time."""
-        return self.verification_.halves
 
     def _repr_html_inner(self) -> str:
         return self._state_html() + str(super()._repr_html_inner())  # type: ignore[misc]
@@ -884,7 +610,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def verification_to_plain(self) -> dict[str, Any]:
         """Return the order in time and the backtest, for files."""
         found = self.verification_
-        plain: dict[str, Any] = {"order": found.order, "unverified": found.unverified}
+        plain: dict[str, Any] = {"order": found.order}
         plain |= {
             "found": to_plain(found.found) | {"kind": str(found.found.kind)},
             "backtest": to_plain(found.backtest),
@@ -904,8 +630,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             from_plain(Order, plain["found"]),
             plain["order"],
             backtest,
-            plain["unverified"],
-            halves_of(self, plain["order"]),
         )
         self._hold_out(from_plain(HeldOut | None, plain.get("held_out")))
 
@@ -1096,8 +820,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         except ValueError:
             # The user's estimator could not be fitted on a part: who reads its risk sees the error.
             return
-        if self.halves_ is not None:
-            self.halves_.prepare()
 
     def _limit_refits(self, rows: Any, X: Any) -> None:
         """Measure how many rounds a refit takes, if there is a budget for refits and they are not quick anyway."""
@@ -1158,10 +880,7 @@ def _take(rows: Any, kept: IntArray) -> Any:
 
 
 def _labels_refused(method: str) -> ParameterError:
-    return ParameterError(
-        f"{method} takes no labels: count those that arrive late with observe(X, y), or add them to the reference "
-        "with extend(X, y)."
-    )
+    return ParameterError(f"{method} takes no labels: pass those that arrive late to observe(X, y).")
 
 
 def _estimator_has(method: str) -> Any:
@@ -1269,33 +988,13 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         Number of rounds so far, and number of fits after the first.
     effective_sample_size_ : float
         Effective number of reference rows under the current weights, at most ``n_reference``.
-    risk_estimate_ : float
-        Label-free estimate of the predictor's current error. NaN if some class has fewer than two rows (fewer than five
-        if folds are used), because the estimate needs fits that leave rows out.
-    risk_ : RiskEstimate
-        The same estimate with an interval, and the estimated error of the fixed model, which never adapts.
-    trust_ : Trust
-        Three answers, about inputs, adaptation and predictions, each "yes", "no" or "not known", and a verdict.
     order_ : Order
         Whether the rows of the reference are in order of time: its ``kind``, the ``p_value`` of the test if one was
         made, and the ``column`` of times.
     backtest_ : Backtest or None
-        The replay of the reference, which ``extend`` repeats; None if the reference has no order in time, if it
+        The replay of the reference; None if the reference has no order in time, if it
         has fewer than 100 rows, or if a replay failed, for example because ``estimator`` could not be fitted
         on a part of the reference.
-    unverified_ : str
-        Why there is no backtest although there is an order in time, or was one; empty otherwise.
-    measured_ : MeasuredError or None
-        The error that labels passed to ``observe`` have measured, and whether it contradicts the estimate.
-    drift_attribution_ : array of shape (n_features_in_,)
-        Share of each input column in the log ratio of recent rounds; zeros while there is no shift.
-    drift_events_ : tuple of DriftEvent
-        The last hundred changes in the input distribution, and the last hundred onsets of new values in single columns.
-    coverage_ : Coverage
-        Whether the reference covers the last 500 rows: the share of rows outside it, how strong the drift is, and the
-        columns with values that the reference does not have.
-    latest_coverage_ : Coverage
-        The same of the last 64 rows alone, without findings about columns.
     regimes_ : tuple of Regime
         The regimes that the ratio remembers: states of the inputs, away from the reference, that the stream settled in.
         Each has the rounds in which it was in force and the columns that tell it apart.
@@ -1303,10 +1002,8 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         One row for each of the last 10,000 rounds: ``rows`` of the batch, ``effective_rows`` of the reference,
         ``share`` of the ratio in use, whether the round made a ``refit``, whether it detected a ``drift``, and whether
         the ``adapted`` model predicts after it. ``value``, ``low``, ``high`` and ``basis`` of the model's metric and
-        its ``state`` are known only for rounds after which you read ``performance`` or ``status_``, and
-        ``estimated_error`` with its interval after you read ``risk_``: no round computes them by itself.
-    history_in_use_ : float
-        Mean interval length of the learners in use, in rounds.
+        its ``state`` are known only for rounds after which you read ``performance`` or ``status_``: no round computes
+        them by itself.
     n_features_in_, feature_names_in_
         Width and column names of the reference.
 
@@ -1526,10 +1223,9 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         Whether the penalty of the built-in regression acts on standardised columns: mean 0 and deviation 1 in the
         reference with its base weights, and constant columns unscaled. Ignored if you pass an ``estimator``.
     loss : {"absolute", "squared", "pinball(q)"}, default="absolute"
-        By which predictions are judged: the loss that ``risk_`` estimates, that ``measured_`` measures, and by which
-        the adapted predictor is compared with the fixed one. The built-in regression minimises squares with any loss.
-        The mean of absolute errors is estimated best, because single large errors count little. Use the pinball loss of
-        a quantile q, such as ``"pinball(0.9)"``, if your ``estimator`` predicts that quantile.
+        By which the adapted predictor is compared with the fixed one; ``metric`` says how the model is judged. The
+        built-in regression minimises squares with any loss. Single large errors count little in absolute ones. Use the
+        pinball loss of a quantile q, such as ``"pinball(0.9)"``, if your ``estimator`` predicts that quantile.
     metric : str, default="mean_absolute_error"
         By which ``performance`` and ``status_`` judge the model: "mean_absolute_error", "median_absolute_error",
         "root_mean_squared_error", "bias" or "pinball:QUANTILE".
@@ -1543,12 +1239,8 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         The numbers of the reference.
     status_, drift_, held_out_
         As in `accous.AdaptiveClassifier`.
-    risk_ : RiskEstimate
-        Label-free estimate of the current mean loss, with an interval, and that of the fixed model, which never adapts.
-    risk_estimate_ : float
-        The estimate alone. NaN with fewer than two reference rows, or fewer than five if you pass an ``estimator``.
-    trust_, measured_, backtest_, coverage_, regimes_, drift_events_, history_, reference_weight_, ratio_, estimator_
-        As in `accous.AdaptiveClassifier`, with mean losses in the place of errors.
+    backtest_, regimes_, history_, reference_weight_, ratio_, estimator_
+        As in `accous.AdaptiveClassifier`.
 
     Examples
     --------
@@ -1607,8 +1299,7 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         """Predict an interval for each row that holds the true number with probability 1 - alpha.
 
         The probability holds as long as the estimated ratio is right and P(y | x) stays. On real streams it often does
-        not: intervals at 90 % held 60 to 91 % of the true numbers (docs/trust.md). ``observe`` with ``intervals``
-        counts how many lay inside.
+        not: intervals at 90 % held 60 to 91 % of the true numbers (docs/trust.md).
 
         The intervals are conformal, weighted by the current ratios: prediction plus and minus the weighted quantile of
         the residuals of the reference, from fits without the row. They are as wide where the noise is small as where it

@@ -24,7 +24,6 @@ from accous.diagnostics.drift import (
     start_log,
 )
 from accous.diagnostics.performance import Estimate
-from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN
 from accous.ratio.base import RatioEstimator
 from accous.text import import_extra
@@ -151,12 +150,11 @@ MAX_ROUNDS = 10_000
 _BLOCK_ROUNDS = 32
 _MOST_BLOCKS = -(-MAX_ROUNDS // _BLOCK_ROUNDS)
 _NOTED = ("rows", "effective_rows", "share", "refit", "drift", "adapted")
-_ERRORS = ("estimated_error", "estimated_error_low", "estimated_error_high")
 _READ = ("value", "low", "high", "basis", "state")
-_COLUMNS = (*_NOTED, *_ERRORS, *_READ)
+_COLUMNS = (*_NOTED, *_READ)
 _CODES = {"basis": ("expected", "labels"), "state": (HEALTHY, DEGRADED, UNCERTAIN)}
 _KINDS = {"rows": np.int64, "refit": np.bool_, "drift": np.bool_, "adapted": np.bool_}
-_UNKNOWN = (float("nan"),) * (len(_ERRORS) + len(_READ))
+_UNKNOWN = (float("nan"),) * len(_READ)
 
 
 class Read(NamedTuple):
@@ -164,27 +162,18 @@ class Read(NamedTuple):
 
     Attributes
     ----------
-    risk : RiskEstimate, optional
-    now : Estimate, optional
+    now : Estimate
         The model's own metric.
     state : str, optional
     """
 
-    risk: RiskEstimate | None = None
-    now: Estimate | None = None
+    now: Estimate
     state: str | None = None
 
     def on(self, row: tuple[float, ...]) -> tuple[float, ...]:
         """Return the numbers of a round with what was read."""
-        found = list(row)
-        if self.risk is not None:
-            found[len(_NOTED) : len(_NOTED) + 3] = self.risk.adapted, self.risk.adapted_low, self.risk.adapted_high
-        if self.now is not None:
-            now = self.now
-            found[-len(_READ) : -1] = now.value, now.low, now.high, float(_CODES["basis"].index(now.basis))
-        if self.state is not None:
-            found[-1] = float(_CODES["state"].index(self.state))
-        return tuple(found)
+        now, state = self.now, float("nan") if self.state is None else float(_CODES["state"].index(self.state))
+        return (*row[: len(_NOTED)], now.value, now.low, now.high, float(_CODES["basis"].index(now.basis)), state)
 
 
 class RoundLog(NamedTuple):
@@ -192,7 +181,7 @@ class RoundLog(NamedTuple):
 
     Attributes
     ----------
-    blocks : tuple of arrays of shape (32, 14)
+    blocks : tuple of arrays of shape (32, 11)
         Closed blocks, as many as are needed for the last 10,000 rounds. Later states share them.
     waiting : tuple of tuples of float
         The rounds since the last block, except for the last round.

@@ -15,7 +15,8 @@ from typing import Any
 
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftEvent, Regime, rounds_in_words
 from accous.diagnostics.labels import ALPHA
-from accous.diagnostics.messages import NOT_COVERED, LossScale, counted_in_words, latest_in_words
+from accous.diagnostics.messages import NOT_COVERED, counted_in_words, latest_in_words
+from accous.diagnostics.scales import LossScale
 from accous.diagnostics.trust import DRIFT_NOTE, HEADINGS, VERDICTS, look_cells
 from accous.report.figures import (
     Figure,

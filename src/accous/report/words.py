@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from accous.diagnostics.drift import LONGEST_SHIFT, SMALLEST_CHANGE, DriftEvent, Regime
 from accous.diagnostics.labels import MeasuredError, doubt_about_intervals
-from accous.diagnostics.messages import LossScale, interval_in_words, verdict_in_words
+from accous.diagnostics.messages import interval_in_words, verdict_in_words
+from accous.diagnostics.scales import LossScale
 from accous.diagnostics.trust import COVERED, FEWEST_RECENT_ROWS, Trust
 from accous.model.snapshot import Snapshot
 from accous.parameters import listed

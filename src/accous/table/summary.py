@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accous.checkpoint.files import read_summary
-from accous.diagnostics.messages import ERROR, LossScale
+from accous.diagnostics.scales import ERROR, LossScale
 
 if TYPE_CHECKING:
     from accous.diagnostics.drift import Regime
@@ -221,7 +221,7 @@ def predictors_in_words(predictors: dict[str, Any], scale: LossScale) -> str:
 
     Examples
     --------
-    >>> from accous.diagnostics.messages import ERRORS
+    >>> from accous.diagnostics.scales import ERRORS
     >>> found = {"linear": {"weight": 0.25, "error": 0.12}, "boosting": {"weight": 0.75, "error": 0.09}}
     >>> predictors_in_words(found | {"together": {"error": 0.08}}, ERRORS)
     'linear (weight 0.25, error 12.0%) and boosting (weight 0.75, error 9.0%), together 8.0%'
