@@ -392,6 +392,25 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
                 alarm = after.alarm.after_labels(self.rules_, labelled[-len(new) :].labels(weights), state.n_rounds)
                 self._replace_state(replace(after, alarm=alarm), with_new_labels=True)
 
+    def forget_labels(self) -> None:
+        """Measure as if no label had come yet."""
+        with self.lock():
+            self._replace_state(replace(self.state_, labelled=None, alarm=None), with_new_labels=True)
+
+    def note(self, number: int, read: Read) -> None:
+        """Note what was read of a round in the history, when other rounds have followed.
+
+        Parameters
+        ----------
+        number : int
+            The round.
+        read : Read
+            Of the snapshot of that round.
+        """
+        with self.lock():
+            rounds = self.state_.rounds.noting(self.state_.n_rounds - number, read)
+            self._replace_state(replace(self.state_, rounds=rounds))
+
     def class_weights(self, task: Task) -> FloatArray:
         """Return by what the base weights of the rows are multiplied."""
         return np.ones(len(task))
