@@ -172,12 +172,15 @@ class Stream:
         Whether constants were chosen on it.
     has_numbers : bool
         Whether the label is a number: the class is then whether it exceeds the median of the first rows.
+    in_turn : str
+        Column whose two values take turns in blocks of 750 rows after 2,500 mixed ones, where the file has no order.
     """
 
     label: str = ""
     left_out: tuple[str, ...] = ()
     is_chosen: bool = False
     has_numbers: bool = False
+    in_turn: str = ""
 
 
 STREAMS = {
@@ -189,6 +192,7 @@ STREAMS = {
     "elec2": Stream("up", ("date",), is_chosen=True),
     "beijing_pm25": Stream("pm25", ("datetime",), is_chosen=True, has_numbers=True),
     "appliances_energy": Stream("Appliances", ("datetime",), is_chosen=True, has_numbers=True),
+    "arabic_digits": Stream("digit", ("speaker_sex",), is_chosen=True, in_turn="speaker_sex"),
     "gas_sensor": Stream(is_chosen=True),
     "acs_employment": Stream(is_chosen=True),
     "weather_aus": Stream("RainTomorrow", ("Date",)),
@@ -197,15 +201,16 @@ STREAMS = {
     "nsl_kdd": Stream("class", ("row", "part")),
     "room_occupancy_count": Stream("Room_Occupancy_Count", ("datetime",)),
     "noaa_weather": Stream("rain"),
+    "chicago_taxi_tips": Stream("big_tipper", ("trip_start", "tips")),
     "bike_sharing_hour": Stream("cnt", ("datetime",), has_numbers=True),
     "metro_traffic": Stream("traffic_volume", ("datetime",), has_numbers=True),
     "powersupply": Stream(),
-    "chicago_taxi_tips": Stream("big_tipper", ("trip_start", "tips")),
 }
 BLOCKS = "arabic_digits"
+_MIXED_ROWS, _ROWS_IN_TURN = 2_500, 750
 _BLOCK_ROWS = 750
 NUMBER_STREAMS = tuple(name for name, stream in STREAMS.items() if stream.has_numbers)
-_DATES = {"arrival_date", "Date", "Flight_Date", "datetime", "sched_dep", "time"}
+_DATES = {"arrival_date", "Date", "Flight_Date", "datetime", "sched_dep", "time", "trip_start"}
 
 
 def read_stream(name: str, most_rows: int, *, as_numbers: bool = False) -> tuple[Any, NDArray[Any]]:
@@ -265,4 +270,12 @@ def _thinned(n_rows: int, most_rows: int) -> NDArray[np.int64]:
 @cache
 def _read_file(name: str) -> pl.DataFrame:
     path = Path(os.environ["ACCOUS_DATA"]) / "streams" / f"{name}.csv.gz"
-    return pl.read_csv(path, infer_schema_length=None).filter(pl.col(STREAMS[name].label).is_not_null())
+    stream = STREAMS[name]
+    frame = pl.read_csv(path, infer_schema_length=None).filter(pl.col(stream.label).is_not_null())
+    return _in_turn(frame, stream.in_turn) if stream.in_turn else frame
+
+
+def _in_turn(frame: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Return mixed rows first, then those of each value of a column in turn, block by block."""
+    rest = frame[_MIXED_ROWS:].with_columns(block=pl.int_range(pl.len()).over(column) // _ROWS_IN_TURN)
+    return pl.concat([frame[:_MIXED_ROWS], rest.sort("block", column, maintain_order=True).drop("block")])

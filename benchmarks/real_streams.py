@@ -1,6 +1,6 @@
 """Fixed, adapted and estimated errors on real streams in order of time, and how far the claims about them are true.
 
-``python -m benchmarks.real_streams`` replays the nineteen streams of ``ACCOUS_DATA`` as classes, with references of
+``python -m benchmarks.real_streams`` replays the streams of ``ACCOUS_DATA`` as classes, with references of
 300, 1,000 and 4,000 rows from the start and batches of 10; ``--numbers`` replays the four whose label is a number, with
 references of 1,000 and 4,000 rows. It looks every 500 rows and compares what the model says with the labels of 500 rows
 either side. Constants were chosen on the streams marked "chosen", and none on the numbers. Every run is kept in a file,

@@ -19,6 +19,7 @@ from benchmarks import (
     defaults,
     figures,
     gallery,
+    harm,
     keyed,
     pages,
     pool,
@@ -41,8 +42,8 @@ needs_streams = pytest.mark.skipif(
 )
 
 SCRIPTS = (
-    cli_throughput, defaults, figures, gallery, keyed, peers, pool, real_streams, refits, regression, service, speed,
-    startup, trust,
+    cli_throughput, defaults, figures, gallery, harm, keyed, peers, pool, real_streams, refits, regression, service,
+    speed, startup, trust,
 )  # fmt: skip
 
 
@@ -140,6 +141,14 @@ def test_classes_of_a_stream_of_numbers_are_whether_the_number_is_large():
     frame, classes = data.read_stream("bike_sharing_hour", 2000)
     assert y[classes == "1"].min() > y[classes == "0"].max()
     assert "cnt" not in frame.columns
+
+
+@needs_streams
+def test_harm_is_the_error_above_that_of_the_fixed_model():
+    found = harm.play("bike_sharing_hour", 300, 1400, is_told=False)
+    assert (found["order"], found["guard"] in ("strict", "off")) == ("found", True)
+    assert found["p_value"] <= 0.01
+    assert found["harm"] <= 0.5
 
 
 @needs_streams

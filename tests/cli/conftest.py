@@ -49,7 +49,7 @@ def predicted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fit = ["fit", str(folder / "reference.csv"), "--label", "label", "--drop", "id", "-o", str(folder / "saved"), "-q"]
     assert main(fit) == 0
     adapt = ["adapt", str(folder / "saved"), str(folder / "stream.csv"), "-o", str(folder / "predictions.csv")]
-    assert main([*adapt, "--keep", "id", "--quiet"]) == 0
+    assert main([*adapt, "--key", "id", "--quiet"]) == 0
     return folder
 
 

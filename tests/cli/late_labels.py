@@ -11,9 +11,7 @@ N_ROWS = 300
 
 
 def write(frame: pl.DataFrame, name: str = "labels.csv") -> str:
-    if name.endswith(".npy"):
-        np.save(name, frame["label"].to_numpy().astype(str))
-    elif name.endswith(".parquet"):
+    if name.endswith(".parquet"):
         frame.write_parquet(name)
     elif name.endswith(".jsonl"):
         frame.write_ndjson(name)

@@ -106,7 +106,7 @@ def test_fit_prints_the_sentences_and_stores_the_outcome(capsys):
 
 @pytest.mark.slow
 def test_the_same_table_has_the_same_replay_as_fit(capsys):
-    """Both choose the predictor; here it is boosting, because the classes lie in a ring."""
+    """Both combine the predictors in the same way; the classes lie in a ring."""
     random = np.random.default_rng(0)
     X = random.normal(size=(500, 2))
     is_out = (X**2).sum(axis=1) > 1.5
@@ -114,7 +114,7 @@ def test_the_same_table_has_the_same_replay_as_fit(capsys):
     assert main([*FIT, "--ordered", "--json"]) == 0
     fitted = json.loads(capsys.readouterr().out)
     found = json_of(capsys)
-    assert found["estimator"] == fitted["estimator"] == "boosting"
+    assert found["estimator"] == fitted["estimator"] == "auto"
     assert {name: found[name] for name in fitted["backtest"]} == fitted["backtest"]
     assert len(found["table"]) == found["looks"]
 

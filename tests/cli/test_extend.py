@@ -1,4 +1,4 @@
-"""`accous extend`: labelled rows join the reference, each once; the stream goes on bit for bit."""
+"""`accous extend`: labelled rows join the reference; the stream goes on bit for bit."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ def _base(tmp_path_factory):
     options = ["--drop", "id", "--time", "day", "--task", "regression", "--estimator", "linear"]
     fit_model(folder, reference, *options, label="x3", name="numbers")
     adapt = ["adapt", str(folder / "ordered"), str(folder / "first.csv"), "-o", str(folder / "predictions.csv")]
-    assert main([*adapt, "--keep", "id", "--quiet"]) == 0
+    assert main([*adapt, "--key", "id", "--quiet"]) == 0
     return folder
 
 
@@ -63,10 +63,6 @@ def extend(capsys, frame: pl.DataFrame | str, *options: str, code: int = 0, mode
     return printed.err if code else json.loads(printed.out) | {"remarks": printed.err}
 
 
-def counts(found: dict) -> tuple:
-    return found["joined"], found["joined_before"], found["reference_rows"]
-
-
 def n_reference() -> int:
     return len(load_table_model(Path("model")).model.labels_)
 
@@ -87,60 +83,14 @@ def test_the_rows_join_as_they_do_in_python(capsys):
         assert found.step(batch).equals(expected.step(batch))
 
 
-def test_a_row_joins_once_however_often_the_file_is_given(capsys):
-    assert counts(extend(capsys, stream()[:60])) == (60, 0, 360)
-    assert counts(extend(capsys, "labelled.csv")) == (0, 60, 360)
-    assert counts(extend(capsys, stream()[:90])) == (30, 60, 390)  # the file has grown
-    assert extend(capsys, stream()[100:130])["joined"] == 30  # another file of the same name
-
-
-def test_a_key_is_remembered_over_files_and_decides_where_both_have_it(capsys):
-    assert extend(capsys, stream()[:15], *BY_ID)["joined"] == 15
-    # Another file of the same name may have the same values in the same line: another key is another row. That is
-    # said of fewer than twenty rows: if more are the same, they are copies.
-    assert extend(capsys, stream()[:15].with_columns(pl.col("id") + 1000), *BY_ID)["joined"] == 15
-    assert extend(capsys, write(stream()[10:80], "other.csv"), *BY_ID)["joined"] == 65
-
-
-@pytest.mark.parametrize("options", [[[], BY_ID], [BY_ID, []]], ids=["then with", "then without"])
-def test_a_row_joins_once_with_and_without_a_key(capsys, options):
-    assert extend(capsys, stream()[:60], *options[0])["joined"] == 60
-    assert counts(extend(capsys, stream()[:80], *options[1])) == (20, 60, 380)
-
-
-def labels_of_the_first(n_rows: int) -> pl.DataFrame:
-    """Labels of all rows that were predicted, the others missing."""
-    is_first = pl.int_range(pl.len()) < n_rows
-    return stream()[:200].select(pl.when(is_first).then("label").otherwise(pl.lit("NA")).alias("label"))
-
-
-@pytest.mark.parametrize("options", [[BY_ID, []], [[], BY_ID]], ids=["then without", "then with"])
-def test_late_labels_join_once_by_key_and_by_position_and_with_their_rows(capsys, options):
-    labels = write(stream()[:60].select("id", "label"), "labels.csv")
-    alone = write(labels_of_the_first(60), "alone.csv")
-    for by in options:
-        extend(capsys, labels if by else alone, *by)
-    assert n_reference() == 360
-    assert extend(capsys, "first.csv")["joined"] == 140  # the stream itself, with its labels
-
-
-@pytest.mark.parametrize("by_key", [True, False])
-def test_late_labels_alone_take_their_rows_from_the_stream(capsys, by_key):
-    """By a key, or by position: the first label belongs to the first row that was predicted."""
-    labels = stream()[:100].select("id", "label")[::-1] if by_key else labels_of_the_first(100)
-    options = BY_ID if by_key else []
-    assert extend(capsys, write(labels, "labels.csv"), *options)["joined"] == 100
-    assert extend(capsys, "labels.csv", *options)["joined"] == 0
+def test_late_labels_alone_take_their_rows_from_what_the_folder_remembers(capsys):
+    Path("first.csv").unlink()
+    labels = stream()[:100].select("id", "label")[::-1]
+    assert extend(capsys, write(labels, "labels.csv"), *BY_ID)["joined"] == 100
     found, expected = accous.load("model"), accous.load("ordered").extend(stream()[:100], order=True)
     assert np.array_equal(found.model.reference_, expected.model.reference_)
     assert np.array_equal(found.model.labels_, expected.model.labels_)
     assert found.encoder == expected.encoder
-
-
-def test_fewer_labels_than_rows_join_by_position_if_a_column_agrees(capsys):
-    extend(capsys, write(stream()[:50].select("label"), "alone.csv"), code=1)
-    assert extend(capsys, write(stream()[:50].select("id", "label"), "labels.csv"))["joined"] == 50
-    assert n_reference() == 350
 
 
 def test_labels_without_a_row_are_not_rows_without_a_label(capsys):
@@ -154,19 +104,9 @@ def test_a_key_may_be_a_column_of_the_model(capsys):
     shutil.copytree("unordered", "model")
     used = load_table_model(Path("model")).encoder.used_columns
     key = next(name for name in used if stream()[name].n_unique() == stream().height)
-    assert main(["adapt", "model", "first.csv", "-o", "keyed.csv", "--keep", key, "--quiet"]) == 0
+    assert main(["adapt", "model", "first.csv", "-o", "keyed.csv", "--key", key, "--quiet"]) == 0
     labels = write(stream()[:50].select(key, "label"), "labels.csv")
     assert extend(capsys, labels, "--key", key)["joined"] == 50
-
-
-def test_lines_of_rows_that_a_key_names_and_labels_of_a_stream_that_is_gone_are_refused(capsys):
-    Path("first.csv").rename("gone.csv")
-    extend(capsys, write(stream()[:100].select("id", "label"), "labels.csv"), *BY_ID, code=1)
-    Path("gone.csv").rename("first.csv")
-    assert main(["adapt", "model", "first.csv", "-o", "keyed.csv", "--key", "id", "--quiet"]) == 0
-    labels = stream()[:20].select(pl.int_range(2, 22).alias("line"), "label")
-    assert "--key COL" in extend(capsys, labels, code=2)
-    assert n_reference() == 300
 
 
 def test_labels_of_another_name_rows_without_a_label_and_bad_rows(capsys):
@@ -217,7 +157,7 @@ def test_a_run_goes_on_after_rows_have_joined_bit_for_bit(capsys):
     expected = accous.load("ordered")
     shutil.copy("stream.csv", "first.csv")  # the file has grown
     extend(capsys, stream()[:100])
-    assert main(["adapt", "model", "first.csv", "-o", "predictions.csv", "--keep", "id", "--quiet"]) == 0
+    assert main(["adapt", "model", "first.csv", "-o", "predictions.csv", "--key", "id", "--quiet"]) == 0
     expected.extend(stream()[:100])
     parts = [expected.step(stream()[start : start + 10]) for start in range(200, 300, 10)]
     columns = ["round", "prediction", "p_no", "p_yes", "ratio"]
@@ -230,7 +170,7 @@ def test_new_classes_join_and_the_finished_predictions_are_not_continued(capsys)
     assert extend(capsys, frame)["new_classes"] == ["perhaps"]
     before = Path("predictions.csv").read_bytes()
     shutil.copy("stream.csv", "first.csv")  # the file has grown
-    again = ["adapt", "model", "first.csv", "-o", "predictions.csv", "--keep", "id", "--quiet"]
+    again = ["adapt", "model", "first.csv", "-o", "predictions.csv", "--key", "id", "--quiet"]
     assert main(again) == 1
     assert Path("predictions.csv").read_bytes() == before
     assert main([*again[:4], "others.csv", "--quiet"]) == 0
@@ -282,8 +222,7 @@ def test_the_rows_that_fit_was_given_do_not_join_again(tmp_path, capsys, name, o
     shuffled = reference().sample(fraction=1.0, shuffle=True, seed=0)
     for frame in (reference(), shuffled.select(reversed(shuffled.columns))):
         found = extend(capsys, frame, *options, model=model)
-        assert found["joined"] == 0
-        assert found["in_reference"] + found["joined_before"] == found["reference_rows"] == 300
+        assert (found["joined"], found["in_reference"], found["reference_rows"]) == (0, 300, 300)
     assert accous.load(model).backtest_ == before.backtest_
 
 
@@ -293,8 +232,6 @@ def test_only_the_new_rows_of_a_reference_that_has_grown_join(capsys):
     assert (found["joined"], found["in_reference"], found["reference_rows"]) == (100, 300, 400)
     expected = accous.load("ordered").extend(stream()[:100])
     assert np.array_equal(accous.load("model").model.reference_, expected.model.reference_)
-    # The keys of the copies are remembered too, where content cannot tell: fewer than twenty rows.
-    assert counts(extend(capsys, reference()[100:110], *BY_ID)) == (0, 10, 400)
 
 
 @pytest.mark.parametrize("options", [[], BY_ID], ids=["by line", "by key"])

@@ -1,16 +1,22 @@
-"""`accous adapt`, killed at any moment and run again, ends with the very bytes of an uninterrupted run."""
+"""Commands that are killed at any moment and run again end with the very bytes of an uninterrupted run.
+
+Only the store of predictions is compared by its content, not by its bytes.
+"""
 
 import os
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
 from accous import datasets
-from tests.cli.processes import ENVIRONMENT, files_of
+from accous.table.model import load_table_model
+from accous.table.store import STORE_NAME
+from tests.cli.processes import ENVIRONMENT, files_of, rows_of_store
 from tests.cli.tables import make_tables
 from tests.forks import KILLED, Forked, ForkServer
 
@@ -59,9 +65,14 @@ def finish(forks: ForkServer, folder: Path, arguments: list[str], n_kills: int, 
     return n_killed
 
 
-def results(folder: Path) -> dict[str, bytes]:
+def results(folder: Path) -> dict[str, Any]:
     names = [path for path in sorted(folder.iterdir()) if path.name.startswith("predictions")]
-    return {path.name: path.read_bytes() for path in names} | files_of(folder / "model")
+    return {path.name: path.read_bytes() for path in names} | model_of(folder / "model")
+
+
+def model_of(folder: Path) -> dict[str, Any]:
+    """The bytes of a model's files, and what its store holds."""
+    return files_of(folder) | {STORE_NAME: rows_of_store(folder)}
 
 
 def compare(forks: ForkServer, folder: Path, arguments: list[str], n_kills: int, share: float) -> int:
@@ -120,6 +131,42 @@ def test_embeddings_too(forks, tmp_path, ending):
     assert compare(forks, tmp_path, ["adapt", "model", f"stream.{ending}", *options], n_kills=4, share=0.8) > 0
     n_bad = 10 if ending == "npy" else 11
     assert len((tmp_path / "predictions.csv.rejects.csv").read_text().splitlines()) == 1 + n_bad
+
+
+@pytest.mark.parametrize("n_kills", [4, pytest.param(40, marks=pytest.mark.slow)])
+def test_labels_count_once_also_if_the_command_is_killed(forks, tmp_path, n_kills):
+    """Labels in parts, a correction of some, a file that is taken back: as if nothing had happened in between."""
+    reference, stream = make_tables()
+    reference.write_csv(tmp_path / "reference.csv")
+    stream.write_csv(tmp_path / "stream.csv")
+    other = pl.col("label").replace_strict({"yes": "no", "no": "yes"})
+    stream[:200].write_csv(tmp_path / "first.csv")
+    stream[150:].with_columns(other).write_csv(tmp_path / "wrong.csv")
+    stream[100:].write_csv(tmp_path / "right.csv")
+    fit = ["fit", "reference.csv", "--label", "label", "-o", "model", "--drop", "id"]
+    run_well(forks, tmp_path, fit)
+    run_well(forks, tmp_path, ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--key", "id"])
+    shutil.copytree(tmp_path / "model", tmp_path / "fresh")
+    commands = [["first.csv"], ["wrong.csv"], ["--undo"], ["right.csv"]]
+    chance, found, n_killed, seconds = random.Random(n_kills), [], 0, 0.0
+    for kills in (0, n_kills):
+        shutil.rmtree(tmp_path / "model")
+        shutil.copytree(tmp_path / "fresh", tmp_path / "model")
+        for given in commands:
+            arguments, is_done = ["labels", "model", *given], False
+            while not is_done and n_killed < kills * (commands.index(given) + 1) / len(commands):
+                ended = run(forks, tmp_path, arguments, kill_after=chance.uniform(0.0, 1.2) * seconds)
+                n_killed += ended.returncode == KILLED
+                is_done = ended.returncode == 0
+                if given == ["--undo"]:  # a second time would take another file back
+                    is_done = load_table_model(tmp_path / "model").stored.n_batches == 1
+            if not is_done:
+                seconds = run_well(forks, tmp_path, arguments)
+        found.append(model_of(tmp_path / "model"))
+    assert n_killed > 0
+    assert found[0].keys() == found[1].keys()
+    for name, content in found[0].items():
+        assert found[1][name] == content, name
 
 
 @pytest.mark.slow

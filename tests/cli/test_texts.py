@@ -54,7 +54,7 @@ def make_files(folder: Path) -> None:
     fit_model(folder, reference, "--drop", "id", name="model")
     fit_model(folder, reference, "--drop", "id", name="new")
     fit_model(folder, reference, "--drop", "id", "--time", "day", "--estimator", "linear", label="x3", name="numbers")
-    adapt = ["adapt", folder / "model", folder / "stream.csv", "-o", folder / "predictions.csv", "--keep", "id", "-q"]
+    adapt = ["adapt", folder / "model", folder / "stream.csv", "-o", folder / "predictions.csv", "--key", "id", "-q"]
     assert main(list(map(str, adapt))) == 0
     X = np.random.default_rng(0).normal(size=(40, 2))
     accous.save(accous.AdaptiveClassifier().fit(X, X[:, 0] > 0.0), folder / "plain")
@@ -81,8 +81,7 @@ def make_files(folder: Path) -> None:
         "two": pl.DataFrame({"id": [1, 1], "label": ["yes", "no"]}),
         "far": pl.DataFrame({"id": [9_000], "label": ["yes"]}), "keyed": pl.DataFrame({"id": [1], "label": [""]}),
         "keyless": pl.DataFrame({"id": [""], "label": ["yes"]}),
-        "third": pl.DataFrame({"round": [3], "label": ["yes"]}),
-        "day": pl.DataFrame({"day": ["a"], "label": ["yes"]}), "shifted": late.with_columns(pl.col("id").shift(-1)),
+        "day": pl.DataFrame({"day": ["a"], "label": ["yes"]}),
         "coded": late.with_columns(label=(pl.col("label") == "yes").cast(int)),
         "random": reference.with_columns(label=pl.when(number % 10 == 0).then(pl.lit("a")).otherwise(pl.lit("b"))),
         "one_row": pl.concat([one, one.with_columns(x0=pl.lit("a word"), id=pl.lit(99, pl.Int64))]),

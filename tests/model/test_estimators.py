@@ -53,6 +53,7 @@ FAR_FROM_DEFAULTS = AdaptiveClassifier(
     refit=3,
     refit_budget=0.5,
     C=0.2,
+    class_weight="balanced",
     standardize=False,
     adaptation="always",
     random_state=5,

@@ -17,7 +17,7 @@ from accous.cli import main
 from accous.service.bodies import BatchReader, HttpError, Limits
 from accous.service.learner import Executor
 from accous.service.log import Idempotency, Record
-from accous.table.model import load_table_model
+from accous.table.model import load_table_model, open_store
 from tests.service.servers import JSON, serving
 from tests.service.test_wire import body_of, connected, read_answer, request
 from tests.waiting import PATIENCE, wait_for
@@ -204,7 +204,8 @@ def test_a_panic_neither_ends_the_learner_nor_comes_back(forks, mixed, tmp_path)
 def test_a_panic_while_learning_is_an_answer(numbers, monkeypatch):
     """Whatever polars does, the record has a result, and the same one when the log is played again."""
     table_model = load_table_model(numbers.folder)
-    executor = Executor(table_model, BatchReader(table_model, Limits()), Idempotency())
+    store = open_store(table_model, numbers.folder)
+    executor = Executor(table_model, BatchReader(table_model, Limits()), Idempotency(), store)
     record = Record("step", "application/json", body_of(numbers.rows[:1]))
     parsed = executor.parse(record)
 

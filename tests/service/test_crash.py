@@ -15,7 +15,8 @@ import pytest
 from accous.service.bodies import BatchReader, Limits
 from accous.service.learner import Executor
 from accous.service.log import Idempotency, Record, open_log
-from accous.table.model import load_table_model, save_table_model
+from accous.table.model import load_table_model, open_store, save_table_model
+from tests.cli.processes import rows_of_store
 from tests.service.conftest import Fitted
 from tests.service.crashes import crash
 from tests.service.servers import content_of, metric, serving
@@ -33,7 +34,8 @@ class Alone:
     def __init__(self, fitted: Fitted, folder: Path) -> None:
         self.folder = fitted.copy(folder)
         self.table_model, self._idempotency = load_table_model(folder), Idempotency()
-        self._executor = Executor(self.table_model, BatchReader(self.table_model, Limits()), self._idempotency)
+        reader, store = BatchReader(self.table_model, Limits()), open_store(self.table_model, folder)
+        self._executor = Executor(self.table_model, reader, self._idempotency, store)
 
     def run(self, path: str, content: dict) -> dict:
         """Play a round, or count labels; return what the service must have answered."""
@@ -66,6 +68,7 @@ def check(clients, numbers, folder, alone_folder) -> None:
     assert rounds == list(range(1, len(rounds) + 1))
     assert {path for path, _ in sent.values()} == {"/v1/step", "/v1/adapt", "/v1/labels"}
     assert content_of(folder) == alone.content()
+    assert rows_of_store(folder) == rows_of_store(alone_folder)
 
 
 @pytest.mark.parametrize(

@@ -7,20 +7,10 @@ import polars as pl
 import pytest
 from sklearn.base import is_classifier, is_regressor
 
-from accous.diagnostics.risk import Evidence, Residuals
+import accous
 from accous.exceptions import DataError, ParameterError
-from accous.model.backtest import Backtest
 from accous.table.columns import Choices
-from accous.table.fit import (
-    FitJob,
-    ReferenceTable,
-    Trial,
-    choose,
-    error_of_constant,
-    is_worth_comparing,
-    n_rows_to_compare,
-    read_reference,
-)
+from accous.table.fit import FitJob, ReferenceTable, error_of_constant, read_reference
 from accous.table.model import NAMES, make_estimator
 from accous.table.options import FitOptions
 from accous.table.readers import open_table, with_labels
@@ -63,18 +53,18 @@ def test_what_is_dropped_is_not_read_but_an_embedding_is_checked_as_a_whole_and_
 
 
 NUMBERS = [float(number) for number in range(100)]
-BY_HAND = np.mean([abs(number - np.median(range(number // 20 * 20))) for number in range(20, 100)])
+BY_HAND = np.mean([abs(number - np.median(range(number // 20 * 20))) for number in range(40, 100)])
 
 
 @pytest.mark.parametrize(
     ("labels", "is_ordered", "expected"),
     [
-        # The first fifth knows "a" alone. From then on all rows are "b", which are the most frequent from row 40 on.
-        (["a"] * 20 + ["b"] * 80, True, (20 + 20) / 80),
+        # The first forty have more of "a". From then on all rows are "b", which are the most frequent from row 60 on.
+        (["a"] * 25 + ["b"] * 75, True, 20 / 60),
         (["a"] * 20 + ["b"] * 80, False, 0.2),
         (NUMBERS, True, BY_HAND),
         (NUMBERS, False, 25.0),
-        ([0.5, 1.5, 2.5, 3.5], True, 1.0),
+        ([0.5, 1.5, 2.5, 3.5], True, np.mean([1.5, 2.0])),
     ],
 )
 def test_the_error_of_a_constant_is_that_of_the_rows_that_a_predictor_is_judged_on(labels, is_ordered, expected):
@@ -85,97 +75,51 @@ def test_the_error_of_a_constant_is_that_of_the_rows_that_a_predictor_is_judged_
     assert error_of_constant(read_reference(open_table("rows.csv"), "y", Choices(), **how)) == pytest.approx(expected)
 
 
-# --- which predictor is taken, given what both did on the reference ---------------------------------------------
+# --- two predictors together ------------------------------------------------------------------------------------
 
 
-def make_trial(name: str, errors: list[int], gain: float = 0.0, drift: float = 0.01) -> Trial:
-    """A trial with so many errors in each of four blocks of a hundred rows, and with this gain of adaptation."""
-    is_right = np.concatenate([np.arange(100) >= n_wrong for n_wrong in errors])
-    residuals = Residuals(mean=0.0, shift=0.0, spread=0.01, spread_down=0.01, unexplained=0.0)
-    evidence = Evidence(fixed=residuals, adapted=residuals, drift=drift, gain=gain, n_looks=9)
-    return Trial(name, 1.0 - is_right, True, Backtest(n_reference=500, looks=(), evidence=evidence))
-
-
-@pytest.mark.parametrize(
-    ("linear", "boosting", "chosen"),
-    [
-        ([10, 11, 12, 13], [11, 12, 13, 14], "linear"),
-        ([10, 11, 12, 13], [40, 40, 40, 12], "linear"),
-        # As on the first 1,000 rows of elec2: ahead in two blocks by far, behind in one by little.
-        ([23, 20, 25, 24], [22, 31, 25, 37], "linear"),
-        # As on those of occupancy: one block alone is no evidence, however much it differs.
-        ([5, 0, 0, 0], [91, 0, 0, 0], "boosting"),
-        ([10, 11, 12, 13], [10, 11, 12, 14], "boosting"),
-        ([10, 11, 12, 13], [10, 11, 12, 13], "boosting"),
-        ([0, 0, 0, 0], [0, 0, 0, 0], "boosting"),
-        ([10, 12, 10, 12], [12, 10, 12, 10], "boosting"),
-        ([20, 20, 20, 20], [10, 10, 10, 10], "boosting"),
-        ([10, 10, 10, 40], [12, 12, 12, 12], "boosting"),
-    ],
-)
-def test_linear_has_to_be_ahead_by_more_than_the_noise_between_blocks(linear, boosting, chosen):
-    choice = choose(make_trial("linear", linear), make_trial("boosting", boosting))
-    assert choice.name == chosen
-    assert choice.trials[0].errors[0] == pytest.approx(np.mean(linear) / 100)
-    # What is said agrees with the numbers.
-    is_ahead = np.mean(linear) < np.mean(boosting)
-    assert is_ahead == ("inear is ahead" in choice.reason or choice.name == "linear")
-    compared = choice.to_json()["compared"]["boosting"]
-    assert compared == {"error": pytest.approx(np.mean(boosting) / 100), "adapted_minus_fixed": 0.0}
-
-
-@pytest.mark.parametrize(
-    ("gain", "drift", "chosen"), [(-0.05, 0.01, "linear"), (0.05, 0.01, "boosting"), (-0.05, 0.2, "boosting")]
-)
-def test_what_adaptation_saves_counts_unless_the_reference_drifts_much(gain, drift, chosen):
-    linear, boosting = make_trial("linear", [20] * 4, gain, drift), make_trial("boosting", [18] * 4)
-    assert choose(linear, boosting).name == chosen
-    assert linear.errors == (pytest.approx(0.2), pytest.approx(0.2 + gain))
-    assert ("does not count" in choose(linear, boosting).reason) == (drift == 0.2)
-
-
-@pytest.mark.parametrize(("n_better", "chosen"), [(0, "linear"), (3, "linear"), (60, "boosting")])
-def test_without_an_order_boosting_has_to_be_clearly_better(n_better, chosen):
-    is_right = np.arange(1000) < 700
-    others = is_right | (np.arange(1000) >= 1000 - n_better - 4)
-    others[:4] = False
-    trials = Trial("linear", 1.0 - is_right, False, None), Trial("boosting", 1.0 - others, False, None)
-    assert choose(*trials).name == chosen
-    assert trials[0].errors == (pytest.approx(0.3), None)
-
-
-def test_too_few_rows_and_too_many_features_are_not_compared():
-    assert choose(Trial("linear", None, True, None), Trial("boosting", None, True, None)).name == "linear"
-    assert is_worth_comparing(499, 5, 2) != "" != is_worth_comparing(100_000, 5_000, 10)
-    assert is_worth_comparing(5_000, 20, 2) == is_worth_comparing(5_000_000, 20, 2) == ""
-
-
-@pytest.mark.parametrize(
-    ("shape", "n_rows"),
-    [((5_000, 20, 2), 5_000), ((50_000, 50, 2), 50_000), ((50_001, 50, 2), 10_000), ((600, 3_000, 3), 500)],
-)
-def test_of_a_large_reference_some_thousand_rows_are_compared(shape, n_rows):
-    assert n_rows_to_compare(*shape) == n_rows
+def job_on(n_rows: int, *, is_ordered: bool, **options: object) -> FitJob:
+    """A rule that no line has."""
+    x = np.random.default_rng(0).normal(size=(n_rows, 2))
+    pl.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": (x[:, 0] * x[:, 1] > 0).astype(int)}).write_csv("reference.csv")
+    given = {"label": "y", "ordered": is_ordered, "refit_budget": None, "output": Path("m"), **options}
+    return FitJob(FitOptions(reference="reference.csv", **given))
 
 
 @pytest.mark.parametrize("is_ordered", [True, False])
-def test_a_part_of_a_large_reference_decides_and_the_model_has_all_rows(is_ordered, monkeypatch):
-    monkeypatch.setattr("accous.table.fit.MOST_NUMBERS", 2_300)
-    monkeypatch.setattr("accous.table.fit.ENOUGH_NUMBERS", 2_000)
-    generator = np.random.default_rng(0)
-    x = generator.normal(size=(600, 2))
-    # A rule that no line has, in the latest rows only.
-    y = np.where(np.arange(600) < 100, generator.random(600) < 0.5, x[:, 0] * x[:, 1] > 0)
-    pl.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": y.astype(int)}).write_csv("reference.csv")
-    options = {"label": "y", "estimator": "auto", "ordered": is_ordered, "refit_budget": None, "output": Path("m")}
-    job = FitJob(FitOptions(reference="reference.csv", **options))
-    part = job.reference.part(500, seed=0)
-    assert len(part.y) == len(part.X) == part.frame.height == 500
-    assert np.array_equal(part.frame["a"].cast(pl.Float64), x[100:, 0]) == is_ordered
-    model = job.fit_and_save()
-    assert job.choice.name == "boosting"
-    assert "500 of 600 rows" in job.choice.reason
-    assert len(model.model.reference_) == 600
+def test_held_out_rows_decide_how_linear_and_boosting_are_combined(is_ordered):
+    job = job_on(600, is_ordered=is_ordered)
+    shares: list[float] = []
+    model = job.fit_and_save(shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] <= 1.0
+    found = model.settings["predictors"]
+    assert found["boosting"]["weight"] == model.model.combination_.share > 0.5
+    assert found["linear"]["error"] > 0.3
+    assert found["boosting"]["error"] < 0.2
+    held = model.model.held_out_
+    assert held.is_in_time == is_ordered
+    assert len(held.rows) == (360 if is_ordered else 600)
+    assert found["together"]["error"] == pytest.approx(1.0 - model.settings["accuracy"])
+    again = accous.load("m").model
+    assert again.combination_ == model.model.combination_
+    assert np.array_equal(again.held_out_.probabilities, held.probabilities)
+
+
+def test_few_rows_and_wide_tables_have_the_linear_predictor_alone(monkeypatch):
+    job = job_on(499, is_ordered=True)
+    assert (job.estimator, job.combination) == ("linear", None)
+    assert "500 rows" in job.why_linear
+    monkeypatch.setattr("accous.table.fit._MOST_FEATURES_OF_CLASSES", 3)
+    assert "too many features" in job_on(500, is_ordered=True).why_linear
+    assert job_on(500, is_ordered=True, estimator="boosting").estimator == "boosting"
+
+
+def test_the_model_s_own_ratio_is_clipped_and_one_that_is_asked_for_is_not():
+    own = job_on(520, is_ordered=False).fit_and_save().model
+    assert np.isfinite(own.ratio_.bounds.high).all()
+    asked = job_on(520, is_ordered=False, max_ratio=50.0, force=True).fit_and_save().model
+    assert np.isinf(asked.ratio_.bounds.high).all()
 
 
 # --- predictors by name -----------------------------------------------------------------------------------------

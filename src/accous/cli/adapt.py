@@ -49,10 +49,10 @@ Examples:
 def adapt(options: AdaptOptions) -> int:
     """Predict a stream batch by batch, and learn from each batch how the inputs drift.
 
-    The output has the line of each row or your key, the columns that you keep, the round, the predicted class, the
-    probability of each class, and the ratio: how much more common such a row is now than in the reference. If the
-    command is stopped or killed, run it again and it continues exactly where it was. If the file has grown since, run
-    it again and it appends.
+    The output has the line of each row and an id, or your key, the columns that you keep, the round, the predicted
+    class, the probability of each class, and the ratio: how much more common such a row is now than in the reference.
+    If the command is stopped or killed, run it again and it continues exactly where it was. If the file has grown
+    since, run it again and it appends.
     """
     try:
         with locked_model(options.model, "accous adapt"):
@@ -114,9 +114,8 @@ def _first_remarks(job: AdaptJob) -> Iterator[str]:
             f"{job.options.stream} is the file that the model was fitted on: its rows are not new to the model, so what"
         )
         yield f"{text} it says about them does not hold for a stream."
-    if job.followed_before is not None:
-        text = f"An earlier run, which wrote {job.followed_before}, followed this stream: the model learns it again."
-        yield f"{text} To only predict, use accous predict."
+    if job.is_followed_again:
+        yield "An earlier run followed this stream: the model learns it again. To only predict, use accous predict."
     if job.n_rows_before:
         yield f"Resuming after row {job.n_rows_before:,} ({job.table.unit} {job.record.position.line:,})."
 
@@ -187,7 +186,7 @@ def _remarks(job: AdaptJob) -> Iterator[str]:
         names = ", ".join(f"{name} ({n_rows:,})" for name, n_rows in measured.unseen_classes.items())
         yield f"Labels that the reference does not have count as errors: {names}."
     if job.repeated_key is not None:
-        yield f"Several rows have {job.options.key} = {job.repeated_key}: late labels cannot be joined by this key."
+        yield f"Several rows have {job.options.key} = {job.repeated_key}: a late label belongs to the last of them."
     doubt = model.intervals_in_words() if record.n_rounds else ""
     if doubt:
         yield doubt

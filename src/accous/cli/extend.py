@@ -25,8 +25,6 @@ Examples:
 
 `accous extend model/ labels.csv --key id`
 
-`accous extend model/ labels.csv --key id --predictions yesterday.csv`
-
 `accous extend model/ labelled.parquet --max-reference 2000 --json`
 """
 
@@ -34,10 +32,9 @@ Examples:
 def extend(options: ExtendOptions) -> int:
     """Add labelled rows to the reference, and fit again; what the rounds have learned goes on.
 
-    Give a table that has the columns of the model and the labels, or late labels alone: their rows are then read again
-    from the stream of the last run, or of the run that wrote `--predictions`. Measure first (accous labels): afterwards
-    the model has seen the labels. A row joins once, also if you give it again. A reference with an order in time is
-    replayed again.
+    Give a table that has the columns of the model and the labels, or late labels alone: the model's folder remembers
+    their rows. Measure first (accous labels): afterwards the model has seen the labels. Give each row once. A reference
+    with an order in time is replayed again.
     """
     from accous.table.labels import ExtendJob
 
@@ -62,7 +59,7 @@ def _remark(joined: RowsJoined, rejects: str | None, remarks: Console) -> None:
     if joined.n_unnamed:
         texts.append(count(joined.n_unnamed, "row has", "rows have") + f" no {joined.key}.")
     if joined.n_unmatched:
-        texts.append(count(joined.n_unmatched, "label has", "labels have") + " no row in the stream of the run.")
+        texts.append(count(joined.n_unmatched, "label has", "labels have") + " no row that is remembered.")
     if joined.bad_rows:
         where = "" if rejects is None else f", in {rejects}"
         texts.append(f"{count(len(joined.bad_rows), 'bad row')} set aside{where}.")
@@ -73,14 +70,7 @@ def _known_rows(joined: RowsJoined) -> list[str]:
     """Say how many rows did not join because the reference has or had them, and how many look as if it had."""
     from accous.table.rows import copies_in_words
 
-    if not joined.n_joined and not joined.n_copies:
-        return ["Nothing new: these rows have joined before."]
     texts = []
-    if joined.n_before:
-        texts.append(
-            count(joined.n_before, "row has joined before and does", "rows have joined before and do")
-            + " not join again."
-        )
     if joined.n_copies:
         texts.append(("" if joined.n_joined else "Nothing new: ") + copies_in_words(joined.n_copies))
     if joined.n_alike:

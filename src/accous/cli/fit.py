@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from accous.cli.options import (
+    ProgressBar,
     columns_table,
     compile_with_notice,
     print_backtest,
@@ -22,7 +23,6 @@ from accous.text import count
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.diagnostics.messages import LossScale
     from accous.table.fit import FitJob, ReferenceTable
 
 __all__ = ["EXAMPLES", "fit"]
@@ -57,10 +57,8 @@ def fit(options: FitOptions) -> int:
     _remark_on_bad_rows(job, remarks)
     compile_with_notice(remarks)
     _remark_on_classes(job, remarks)
-    with remarks.status("Comparing predictors on the reference"):
-        job.choose_estimator()
-    with remarks.status("Fitting, and replaying the reference" if job.is_ordered else "Fitting"):
-        table_model = job.fit_and_save()
+    with ProgressBar(remarks, "Fitting, and replaying the reference" if job.is_ordered else "Fitting") as bar:
+        table_model = job.fit_and_save(bar.show)
     settings, found = table_model.settings, table_model.model.backtest_
     _print_remarks(job, remarks)
     if options.as_json:
@@ -68,7 +66,7 @@ def fit(options: FitOptions) -> int:
         typer.echo(json.dumps(record, indent=2))
         return 0
     _print_reference(job.reference, settings)
-    _print_choice(job)
+    _print_predictors(job, settings)
     print_backtest(found, is_ordered=job.is_ordered)
     if n_rounds := table_model.model.rounds_between_refits_:
         budget = f"--refit-budget {options.refit_budget:g}"
@@ -78,38 +76,15 @@ def fit(options: FitOptions) -> int:
     return 0
 
 
-def _print_choice(job: FitJob) -> None:
-    """Print what the predictors did on the reference, and which one was taken, if it was left open."""
-    choice = job.choice
-    if choice is None:
-        return
-    from rich.table import Table
+def _print_predictors(job: FitJob, settings: dict[str, Any]) -> None:
+    """Print what the predictors did on held-out rows, and how far each counts."""
+    from accous.table.summary import predictors_in_words, scale_of
 
-    from accous.diagnostics.messages import ERROR, LossScale
-
-    console = results_console()
-    if choice.trials:
-        scale = LossScale("absolute" if job.reference.task.kind == "regressor" else ERROR)
-        table = Table()
-        measured = f"{scale.name} {'in blocks of time' if job.is_ordered else 'cross-validated'}"
-        # The two are measured apart, on other rows: their sum is the error of nothing.
-        gains = ("adaptation in the backtest",) if any(trial.gain is not None for trial in choice.trials) else ()
-        for heading in ("predictor", measured, *gains):
-            table.add_column(heading, justify="left" if heading == "predictor" else "right")
-        for trial in choice.trials:
-            error = "-" if trial.error is None else scale.shown(trial.error)
-            table.add_row(trial.name, error, *(_signed(trial.gain, scale) for _ in gains))
-        console.print(table)
-    say(console, f"Predictor: {choice.name}. {choice.reason} Another: --estimator NAME.")
-
-
-def _signed(gain: float | None, scale: LossScale) -> str:
-    """Return by how much an error changes."""
-    if gain is None:
-        return "-"
-    size = scale.difference(abs(gain))
-    is_zero = not any(digit in size for digit in "123456789")
-    return size if is_zero else f"{'-' if gain < 0.0 else '+'}{size}"
+    if settings["predictors"] is not None:
+        sentence = f"Predictors: {predictors_in_words(settings['predictors'], scale_of(settings))}"
+        say(results_console(), f"{sentence}. One alone: --estimator NAME.")
+    elif job.estimator != job.options.estimator:
+        say(results_console(), f"Predictor: {job.estimator}. {job.why_linear} Another: --estimator NAME.")
 
 
 def _remark_on_bad_rows(job: FitJob, remarks: Console) -> None:
@@ -153,7 +128,7 @@ def _record(job: FitJob, settings: dict[str, Any]) -> dict[str, Any]:
         "features": len(reference.encoder.feature_names),
         **_record_of_labels(reference, settings),
         "estimator": settings["estimator"],
-        "choice": settings["choice"],
+        "predictors": settings["predictors"],
         "order": settings["order"],
         "remarks": [remark.to_json() for remark in job.remarks],
         "columns": [{"column": plan.name, "kind": plan.kind, "what": plan.summary()} for plan in plans],

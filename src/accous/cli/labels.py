@@ -12,8 +12,6 @@ from accous.table.options import LabelsOptions
 from accous.text import count
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from accous.diagnostics.labels import MeasuredError
     from accous.table.labels import LabelsCounted
 
@@ -26,24 +24,31 @@ Examples:
 
 `accous labels model/ labels.csv --label churned --json`
 
-`accous labels model/ labels.csv --key id --predictions yesterday.csv`
+`accous labels model/ --undo`
+
+`accous labels model/ --forget 4711`
 """
-_NO_ROWS = {True: "The stream cannot be read again", False: "The model does not remember the run of these predictions"}
 
 
 def labels(options: LabelsOptions) -> int:
     """Measure the error with labels that arrived late, and compare it with the estimate.
 
-    Each label is compared with the prediction of the time, found by key, line or position. A label counts once,
-    also if you give it again. The model does not learn from it.
+    Each label is compared with what was predicted at the time, which the model's folder remembers: it is found by the
+    key of its row, by the id of the prediction, or by the line in the file that was predicted. A label counts once,
+    also if you give it again; another label for the same row takes its place. The model does not learn from it.
     """
     from accous.table.labels import LabelJob
 
-    remarks = remarks_console(quiet=options.quiet)
+    remarks, counted, done = remarks_console(quiet=options.quiet), None, ""
     with locked_model(options.model, "accous labels"), remarks.status("Joining the labels with the predictions"):
         job = LabelJob(options)
-        counted = job.run()
-    _remark(counted, remarks)
+        if options.undo:
+            done = f"{count(job.undo(), 'label')} taken back."
+        elif options.forget:
+            done = f"{count(job.forget(options.forget), 'prediction')} deleted."
+        else:
+            counted = job.run()
+    say(remarks, *([done] if counted is None else _remarks(counted)))
     measured = job.table_model.measured_
     if options.as_json:
         typer.echo(json.dumps(job.summary(counted), indent=2, allow_nan=False))
@@ -54,33 +59,29 @@ def labels(options: LabelsOptions) -> int:
     return 0
 
 
-def _remark(counted: LabelsCounted, remarks: Console) -> None:
+def _remarks(counted: LabelsCounted) -> list[str]:
     """Say how the labels were joined, and what became of those that were not counted now."""
     texts = [f"{counted.joined_by[0].upper()}{counted.joined_by[1:]}."]
-    if not counted.n_counted and not counted.n_earlier:
+    if not (counted.n_counted or counted.n_earlier or counted.n_corrected):
         texts.append("Nothing new: labels of these rows were counted before.")
     elif counted.n_before:
         texts.append(
             count(counted.n_before, "label was counted before and does", "labels were counted before and do")
             + " not count again."
         )
-    if counted.n_differing:
-        texts.append(
-            count(counted.n_differing, "label differs", "labels differ") + " from what was counted before, which stays."
-        )
+    if counted.n_corrected:
+        texts.append(count(counted.n_corrected, "label takes", "labels take") + " the place of another one.")
     if counted.n_unmatched:
         unmatched = count(counted.n_unmatched, "label has", "labels have")
         texts.append(f"{unmatched} no prediction; the first is {counted.first_unmatched!r}.")
     if counted.n_repeated:
         texts.append(count(counted.n_repeated, "row repeats", "rows repeat") + " a label.")
-    lacking = ((counted.n_missing, "label"), (counted.n_unnamed, counted.key))
+    lacking = ((counted.n_missing, "label"), (counted.n_unnamed, counted.place_column))
     texts += [count(number, "row has", "rows have") + f" no {what}." for number, what in lacking if number]
     if counted.n_earlier:
         earlier = count(counted.n_earlier, "label is", "labels are")
         texts.append(f"{earlier} about predictions from before rows joined the reference: not counted.")
-    if counted.n_counted and not counted.has_rows:
-        texts.append(f"{_NO_ROWS[counted.is_known_run]}, so P(y | x) is not tested on these rows.")
-    say(remarks, *texts)
+    return texts
 
 
 def _lines(measured: MeasuredError) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import signal
 import sys
@@ -153,6 +154,8 @@ class ProgressBar:
         self._bar = Progress(*columns, console=console, transient=True, disable=not self._is_shown)
         self._task = self._bar.add_task(text, total=1.0 if has_end else None)
         self._next_time = 0.0
+        self._console, self._text, self._start = console, text, time.monotonic()
+        self._next_line = self._start + _SECONDS_BETWEEN_LINES
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -172,11 +175,17 @@ class ProgressBar:
         return True
 
     def show(self, share: float, text: str | None = None) -> None:
-        """Show the share of the work that is done, and what is done now."""
+        """Show the share of the work that is done, and what is done now; off a terminal a line every few seconds."""
         self._bar.update(self._task, completed=share, description=text)
+        now = time.monotonic()
+        if not self._is_shown and now >= self._next_line and 0.0 < share < 1.0:
+            self._next_line = now + _SECONDS_BETWEEN_LINES
+            left = (now - self._start) * (1.0 - share) / share
+            self._console.print(f"{self._text}: {share:.0%} done, about {math.ceil(left)} s left.")
 
 
 _SECONDS_BETWEEN = 0.1
+_SECONDS_BETWEEN_LINES = 5.0
 # Classes, numbers and wide tables have loops of their own, so the notice may come once for each.
 _NOTICE = "Compiling inner loops that this machine uses for the first time: about fifteen seconds"
 

@@ -32,16 +32,16 @@ Examples:
 
 `accous predict model/ rows.csv -o predictions.csv --key id`
 
-`accous predict model/ rows.parquet -o predictions.parquet --keep id,day`
+`accous predict model/ rows.parquet -o predictions.parquet --keep day,hour`
 
 `cat rows.jsonl | accous predict model/ - --format jsonl > predictions.csv`
 """
 
 
 def predict(options: PredictOptions) -> int:
-    """Predict rows without learning from them; the model's folder stays as it is.
+    """Predict rows without learning from them; the model's folder only remembers what was predicted.
 
-    The output has the columns that accous adapt writes: the line of each row or your key, the columns that you keep,
+    The output has the columns that accous adapt writes: the line of each row and an id, or your key, what you keep,
     the last round that the model has learned from, the predicted class, the probability of each class, and the ratio.
     """
     require_folder(options.model)
@@ -72,6 +72,8 @@ def _print_summary(job: PredictJob, remarks: Console) -> None:
     learned = count(job.table_model.model.n_rounds_, "round")
     text = f"{count(job.n_rows, 'row')}{where}, predicted after {learned}; nothing was learned."
     say(console, text)
+    if not job.is_remembered:
+        say(remarks, f"{job.options.model} cannot be written to, so it does not remember the predictions.")
     if job.n_rejected:
         where = "" if job.rejects_path is None else f", in {job.rejects_path}"
         say(remarks, f"{count(job.n_rejected, 'bad row')} set aside{where}.")

@@ -293,12 +293,16 @@ def _replay(model: Any, history: _History, first: int, batch_size: int) -> Itera
     stops = [*range(first + block, n_rows - block // 2, block), n_rows]
     start = first
     for stop in stops:
-        losses = np.zeros(stop - start)
+        predicted: list[NDArray[Any]] = []
+        waiting = start  # rows from here on are predicted together, because trees take as long for ten as for hundreds
         for begin in range(start, stop, batch_size):
             end = min(begin + batch_size, stop)
-            rows = history.rows(begin, end)
-            losses[begin - start : end - start] = part.losses_on(y[begin:end], part.predict(rows))
-            part.adapt(rows)
+            before = part.estimator_
+            part.adapt(history.rows(begin, end))
+            if end == stop or part.estimator_ is not before:
+                predicted.append(part.predict_by(before, history.rows(waiting, end)))
+                waiting = end
+        losses = part.losses_on(y[start:stop], np.concatenate(predicted))
         yield _look(part, history, (start, stop), losses), part.fixed_.scale
         start = stop
 
@@ -481,14 +485,22 @@ def order_of(model: Any, X: Any, order: Any) -> tuple[Order, IntArray | None]:
     return Order(OrderKind.GIVEN), np.arange(n_rows)
 
 
-def verify(model: Any, X: Any, y: Any, order: Any, found: Order, time_order: IntArray | None) -> Verification:
+def verify(
+    model: Any,
+    X: Any,
+    y: Any,
+    order: Any,
+    found: Order,
+    time_order: IntArray | None,
+    on_progress: Callable[[float], None] = lambda _: None,
+) -> Verification:
     """Replay the reference of a model that is being fitted, if it has an order in time."""
     if time_order is None:
         return Verification(found, unverified=found.sentence if found.kind is OrderKind.ONE_DAY else "")
     halves = halves_of(model, time_order)
     if isinstance(order, Backtest):
         return Verification(found, time_order, order, "", halves)
-    return Verification(found, time_order, *_replay_or_reason(model, X, y, time_order, CUTS), halves)
+    return Verification(found, time_order, *_replay_or_reason(model, X, y, time_order, CUTS, on_progress), halves)
 
 
 def verify_again(model: Any, time_order: IntArray | None) -> Verification:
@@ -503,13 +515,24 @@ def verify_again(model: Any, time_order: IntArray | None) -> Verification:
 
 
 def _replay_or_reason(
-    model: Any, X: Any, y: Any, order: IntArray, cuts: tuple[float, ...]
+    model: Any,
+    X: Any,
+    y: Any,
+    order: IntArray,
+    cuts: tuple[float, ...],
+    on_progress: Callable[[float], None] = lambda _: None,
 ) -> tuple[Backtest | None, str]:
     """Return the backtest, or why there is none."""
     if len(order) < FEWEST_ROWS:
         return None, _TOO_FEW_ROWS
+    unfitted = clone(model)
+    if is_classifier(model):
+        unfitted.set_params(class_weight=None)  # the base weights have them already
+    if hasattr(model, "combination_"):
+        unfitted.combination_ = model.combination_
+    given: dict[str, Any] = {"sample_weight": model.base_weight_, "cuts": cuts, "on_progress": on_progress}
     try:
-        return backtest(model, X, y, order=order.argsort(), sample_weight=model.base_weight_, cuts=cuts), ""
+        return backtest(unfitted, X, y, order=order.argsort(), **given), ""
     except ValueError:
         # No fit on some part of the reference alone, perhaps by the user's estimator: nothing is verified.
         return None, _NO_REPLAY

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Integral
@@ -23,7 +25,7 @@ from accous.diagnostics.risk import RiskEstimate, conformal_intervals, conformal
 from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError, ParameterError
 from accous.model.backtest import Backtest, TimeHalves, Verification, halves_of, order_of, verify, verify_again
-from accous.model.heldout import Combination, HeldOut, combine, held_out_of, split_rows
+from accous.model.heldout import FEWEST_ROWS_OF_TREES, Combination, HeldOut, combine, held_out_of, split_rows
 from accous.model.labels import is_before_joining, judge_late_rows, on_new_reference, rows_to_keep, with_labels
 from accous.model.order import Order, OrderKind
 from accous.model.pair import AUTO, LinearAndTrees, PairErm, PairOfClassifiers, PairRecipe, hold_out_both, make_trees
@@ -34,6 +36,8 @@ from accous.model.predictors import (
     RidgeRecipe,
     WeightedErm,
     deviations_of_columns,
+    is_sharing_fits,
+    sharing_fits,
 )
 from accous.model.round import (
     AdaptationState,
@@ -80,6 +84,8 @@ from accous.validation import (
 )
 
 _ROWS_OF_ROUND, _NEVER = 10, 1 << 62
+_SECONDS_BETWEEN_LOGS = 2.0
+_FOLDS_OF_PAIR = 3  # most of the time of a fit goes into trees
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
 
 
@@ -102,7 +108,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     task_: Any
     erm_: WeightedErm
     fixed_: FixedModel
-    held_out_: HeldOut | None
+    held_out_: HeldOut | None = None
     combination_: Combination
     base_weight_: FloatArray
     reference_: Any
@@ -121,6 +127,10 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def _read_task(self, y: Any, n_rows: int) -> Task:
         """Read the labels of a reference."""
         raise NotImplementedError
+
+    def read_task(self, y: NDArray[Any]) -> Task:
+        """Return the labels of a reference, and what follows from their kind."""
+        return self._read_task(y, len(y))
 
     def restore_task(self, stored: dict[str, NDArray[Any]]) -> None:
         """Take up the labels of the reference as files keep them: `Task.stored`."""
@@ -178,25 +188,31 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         self._check_parameters()
         self.rounds_between_refits_ = 0
         vars(self).pop("_snapshot", None)
-        with self.lock(), unchanged_on_failure(self), one_blas_thread(), naming_values(X):
+        say = _Steps()
+        with self.lock(), unchanged_on_failure(self), one_blas_thread(), sharing_fits(), naming_values(X):
             rows = self._read(X, reset=True, min_rows=2)
             self.task_ = self._read_task(y, count_rows(rows))
-            self.base_weight_ = read_base_weights(sample_weight, count_rows(rows)) * self._weights_of_classes()
+            self.base_weight_ = read_base_weights(sample_weight, count_rows(rows)) * self.class_weights(self.task_)
             self.reference_ = own_copy(rows, X)
             ratio = self._bounded(self._make_ratio())
             ratio.fit(X)
             found, time_order = order_of(self, X, order)
             is_ordered = found.kind in (OrderKind.GIVEN, OrderKind.FOUND)
             warn_of_traps(self._as_numbers(self.reference_), self.task_, self._names, is_ordered=is_ordered)
-            self._combine(time_order, combination)
+            self._combine(time_order, combination, lambda share: say(f"{share:.0%} of the held-out rows are predicted"))
+            say("fitting on the whole reference")
             self.erm_ = self._make_erm()
             estimator = self.erm_.fit(self.base_weight_, None)
             self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, estimator)
-            self.verification_ = verify(self, X, y, order, found, time_order)
+            self.verification_ = verify(
+                self, X, y, order, found, time_order, lambda share: say(f"{share:.0%} of the replays are done")
+            )
             self.rules_ = self._make_rules(ratio)
             self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, self.rules_.guard)
             self._limit_refits(rows, X)
+            say("making the fits that later readings need")
             self._prepare_readings()
+        say("done")
         return self
 
     def adapt(self, X_batch: Any, y: None = None) -> Self:
@@ -250,11 +266,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if "feature_names_in_" in attributes:
             X_batch = select_columns(self, X_batch)
         rows = self._read(X_batch, reset=False, min_rows=0)
-        predicted, n_rows = None, count_rows(rows)
+        predicted, n_rows = None, len(rows) if self.estimator is None else count_rows(rows)
         if n_rows == 0:
             return self.task_.none
         lock = attributes.get(LOCK_NAME) or self.lock()
-        with lock, nullcontext() if self._has_numbers else naming_values(X_batch, self.reference_):
+        with lock, nullcontext() if self.rules_.has_numbers else naming_values(X_batch, self.reference_):
             if predicts:
                 predicted = self._predicted("predict", rows)
             if (self.refit, self.adaptation) != self.rules_.chosen:
@@ -266,7 +282,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             attributes.pop("_snapshot", None)  # it would keep the state before alive
         if (
             after.watch.log is not before.watch.log
-            or after.safeguards.check is not before.safeguards.check
+            or after.safeguards.check.veto.is_held != before.safeguards.check.veto.is_held
             or after.columns is not before.columns
         ) and not self.rules_.is_replay:
             log_events(before, after, self.fixed_)
@@ -281,9 +297,13 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def predict_fixed(self, X: Any) -> NDArray[Any]:
         """Predict with the model that never adapts."""
         self._require_fitted("state_")
+        return self.predict_by(self.fixed_.estimator, X)
+
+    def predict_by(self, predictor: Any, X: Any) -> NDArray[Any]:
+        """Predict with a predictor that this model has made."""
         rows = self._read(X, reset=False, min_rows=0)
         with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
-            return np.asarray(self.fixed_.estimator.predict(rows)) if count_rows(rows) else self.task_.none
+            return np.asarray(predictor.predict(rows)) if count_rows(rows) else self.task_.none
 
     def _predicted(self, method: str, rows: Any) -> NDArray[Any]:
         """Call a method of the predictor in use; errors about a value in a frame name its column."""
@@ -374,6 +394,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             rows = rows if rounds is None else rows.part(~is_before_joining(self.state_, rounds))
             if len(rows):
                 self._replace_state(with_labels(self.state_, rows), with_new_labels=True)
+
+    def forget_labels(self) -> None:
+        """Measure as if no label had come yet."""
+        with self.lock():
+            self._replace_state(replace(self.state_, late_labels=None), with_new_labels=True)
 
     def note_risk(self, number: int, risk: RiskEstimate) -> None:
         """Note the error that was estimated after a round, in the history, when other rounds have followed.
@@ -469,9 +494,9 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             self._prepare_readings()
         return self
 
-    def _weights_of_classes(self) -> FloatArray:
+    def class_weights(self, task: Task) -> FloatArray:
         """Return by what the base weights of the rows are multiplied."""
-        return np.ones(len(self.task_))
+        return np.ones(len(task))
 
     def _weights_to_join(self, sample_weight: Any, n_rows: int) -> FloatArray:
         if sample_weight is None:
@@ -737,14 +762,16 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             "found": to_plain(found.found) | {"kind": str(found.found.kind)},
             "backtest": to_plain(found.backtest),
         }
+        if self.held_out_ is not None:
+            plain["held_out"] = to_plain(self.held_out_)
         if self._pair is not None:
-            plain |= {"held_out": to_plain(self.held_out_), "combination": to_plain(self.combination_)}
+            plain["combination"] = to_plain(self.combination_)
         return plain
 
     def verification_from_plain(self, plain: dict[str, Any]) -> None:
         """Undo ``verification_to_plain``."""
+        self.held_out_ = from_plain(HeldOut | None, plain.get("held_out"))
         if self._pair is not None:
-            self.held_out_ = from_plain(HeldOut | None, plain["held_out"])
             self.combination_ = from_plain(Combination, plain["combination"])
         backtest = from_plain(Backtest | None, plain["backtest"])
         self.verification_ = Verification(
@@ -848,20 +875,22 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         scales = None
         if self.standardize:
             scales = deviations_of_columns(Bounds.of(self.reference_).clipped(self.reference_), self.base_weight_)
-        trees = EstimatorRecipe(pair.trees, keeps_splits=self.refit == "auto")
+        trees = EstimatorRecipe(pair.trees, keeps_splits=self.refit == "auto", n_folds=_FOLDS_OF_PAIR)
         return PairRecipe(self._own_recipe(scales), trees, combination)
 
-    def _combine(self, time_order: IntArray | None, combination: Combination | None) -> None:
+    def _combine(
+        self, time_order: IntArray | None, combination: Combination | None, on_progress: Callable[[float], None]
+    ) -> None:
         """Find out on held-out rows how the two predictors of "auto" are combined, unless that is known."""
-        pair = self._pair
+        pair, self.held_out_ = self._pair, None
         if pair is None:
             return
-        self.held_out_, self.combination_ = None, Combination() if combination is None else combination
+        self.combination_ = Combination(0.0) if combination is None else combination
         split = split_rows(self.task_.strata, time_order)
-        if combination is not None or not split:
+        if combination is not None or len(self.task_) < FEWEST_ROWS_OF_TREES:
             return
         recipe = self._pair_recipe(pair, self.combination_)
-        linear, trees = hold_out_both(recipe, self.reference_, self.task_, self.base_weight_, split)
+        linear, trees = hold_out_both(recipe, self.reference_, self.task_, self.base_weight_, split, on_progress)
         self.combination_ = combine(self.task_, split, linear, trees, self.base_weight_)
         answers = self.combination_.mixed(linear, trees)
         self.held_out_ = held_out_of(split, answers, is_in_time=time_order is not None)
@@ -885,9 +914,9 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     @property
     def _takes_missing(self) -> bool:
         """Whether missing numbers reach the predictor; the ratio then reads medians in their place."""
-        if self.estimator is None:
-            return False
-        return self._has_numbers or bool(get_tags(self.estimator).input_tags.allow_nan)
+        if self._has_numbers:
+            return self.estimator is not None
+        return hasattr(self.estimator, "__sklearn_tags__") and bool(get_tags(self.estimator).input_tags.allow_nan)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -948,6 +977,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         return [f"x{column}" for column in range(self.n_features_in_)] if names is None else list(map(str, names))
 
     def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
+        if self.estimator is None:
+            return read_rows(self, X, reset=reset, min_rows=min_rows)
         if self._has_numbers:
             return read_rows(self, X, reset=reset, min_rows=min_rows, takes_missing=self._takes_missing)
         rows = read_frame(self, X, reset=reset, min_rows=min_rows)
@@ -956,6 +987,24 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if is_plain and isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
             require_finite(rows, X, takes_missing=self._takes_missing)
         return rows
+
+
+class _Steps:
+    """Logs what a fit does once it has taken two seconds, at most every two seconds; fits inside a fit log nothing."""
+
+    def __init__(self) -> None:
+        self._start = self._last = time.monotonic()
+        self._is_inside = is_sharing_fits()
+
+    def __call__(self, what: str) -> None:
+        now = time.monotonic()
+        if not self._is_inside and (now - self._last >= _SECONDS_BETWEEN_LOGS or (what == "done" and self._is_long)):
+            self._last = now
+            LOGGER.info("Fit, after %.0f s: %s.", now - self._start, what)
+
+    @property
+    def _is_long(self) -> bool:
+        return self._last > self._start
 
 
 def _take(rows: Any, kept: IntArray) -> Any:
@@ -994,12 +1043,14 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : classifier, optional
+    estimator : classifier or "auto", optional
         Any scikit-learn classifier whose ``fit`` takes ``sample_weight``, or a pipeline that ends in one. It receives
         data frames unconverted. None uses a built-in, warm-started logistic regression (two classes) or softmax
         regression, with the same optimum as ``make_pipeline(StandardScaler(), LogisticRegression(C=C))``. With more
         than 100 coefficients, only ``fit`` goes all the way to the optimum. The refit of a round takes a few steps
-        towards it, and more after a jump.
+        towards it, and more after a jump. ``"auto"`` predicts with that regression, on numbers clipped to the 0.1 to
+        99.9 % range of the reference, and with boosted trees together, weighted by their predictions for held-out rows;
+        numbers may be missing. With fewer than 500 rows it has no trees.
     ratio : ratio estimator, optional
         None uses ``OnlineDensityRatio()``.
     refit : {"auto", "always"} or int, default="auto"
@@ -1015,7 +1066,10 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         lie between refits (``rounds_between_refits_``, a power of two), whatever the clock says. Boosted trees need no
         limit: their refits take milliseconds.
     C : float, default=1.0
-        Inverse penalty of the built-in regression, at most 1e100. Do not set it together with ``estimator``.
+        Inverse penalty of the built-in regression, at most 1e100. Do not set it with an ``estimator`` of yours.
+    class_weight : {"balanced"} or dict, optional
+        By what the base weights of the rows of each class are multiplied: so that all classes weigh the same, or by
+        the numbers given for the classes.
     standardize : bool, default=True
         Whether the penalty of the built-in regression acts on standardised columns: mean 0 and deviation 1 in the
         reference with its base weights, and constant columns unscaled. The coefficients of the fitted predictor are
@@ -1249,15 +1303,15 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        is_known = self.class_weight in (None, "balanced") if not isinstance(self.class_weight, dict) else True
-        if not is_known:
+        if not isinstance(self.class_weight, dict) and self.class_weight not in (None, "balanced"):
             raise ParameterError(f"class_weight must be None, 'balanced' or a dict, got {self.class_weight!r}.")
 
-    def _weights_of_classes(self) -> FloatArray:
+    def class_weights(self, task: Task) -> FloatArray:
+        """Return the weight of each row by its class."""
         if self.class_weight is None:
-            return np.ones(len(self.task_))
+            return np.ones(len(task))
         try:
-            return np.asarray(compute_sample_weight(self.class_weight, self.task_.truths), dtype=np.float64)
+            return np.asarray(compute_sample_weight(self.class_weight, task.truths), dtype=np.float64)
         except ValueError as error:
             raise ParameterError(f"class_weight cannot be used: {error}") from None
 
@@ -1286,10 +1340,11 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : regressor, optional
+    estimator : regressor or "auto", optional
         Any scikit-learn regressor whose ``fit`` takes ``sample_weight``, or a pipeline that ends in one. It receives
         data frames unconverted. None uses a built-in ridge regression, with the same optimum as
-        ``make_pipeline(StandardScaler(), Ridge(alpha=alpha))``.
+        ``make_pipeline(StandardScaler(), Ridge(alpha=alpha))``. ``"auto"`` adds boosted trees, as in
+        `accous.AdaptiveClassifier`.
     ratio : ratio estimator, optional
         None uses ``OnlineDensityRatio()``.
     alpha : float, default=1.0

@@ -123,6 +123,8 @@ def held_out_of(split: Split, answers: FloatArray, *, is_in_time: bool) -> HeldO
 # --- Two predictors together: the weight of each by its held-out predictions, and calibrated probabilities
 
 
+# With fewer rows, trees have too few for their leaves, and held-out rows say little.
+FEWEST_ROWS_OF_TREES = 500
 _SHARES = np.linspace(0.0, 1.0, 21)
 _TEMPERATURES = np.geomspace(0.5, 4.0, 25)
 _SMALLEST = 1e-6  # of a probability: a single sure miss must not decide
@@ -148,6 +150,15 @@ class Combination:
     share: float = 0.5
     temperature: float = 1.0
     errors: tuple[float, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return weights and held-out errors of both, ready for JSON."""
+        linear, trees, both = self.errors or (None, None, None)
+        return {
+            "linear": {"weight": 1.0 - self.share, "error": linear},
+            "boosting": {"weight": self.share, "error": trees},
+            "together": {"error": both, "temperature": self.temperature},
+        }
 
     def mixed(self, linear: FloatArray, trees: FloatArray) -> FloatArray:
         """Return the answers of both together: numbers, or calibrated probabilities."""
@@ -182,7 +193,7 @@ def combine(task: Task, split: Split, linear: FloatArray, trees: FloatArray, wei
     if not weights.any():
         return Combination()
     losses = np.stack([_losses((1.0 - share) * linear + share * trees, truths) for share in _SHARES])
-    share = _choose_share(losses, weights)
+    share = _choose_share(losses, weights, np.repeat(np.arange(len(split)), [len(rest) for _, rest in split]))
     both = Combination(share).mixed(linear, trees)
     temperature = 1.0 if both.ndim == 1 else _choose_temperature(both, truths, weights)
     errors = (float(np.average(_errors(each, truths), weights=weights)) for each in (linear, trees, both))
@@ -201,18 +212,13 @@ def _errors(answers: FloatArray, truths: NDArray[Any]) -> FloatArray:
     return np.abs(answers - truths) if answers.ndim == 1 else (answers.argmax(axis=1) != truths).astype(np.float64)
 
 
-def _choose_share(losses: FloatArray, weights: FloatArray) -> float:
-    """Return the share nearest to a half whose loss is within a standard error of the best share's."""
-    means = losses @ weights / weights.sum()
-    best = int(means.argmin())
-    near = []
-    for share, each in zip(_SHARES, losses, strict=True):
-        excess = each - losses[best]
-        mean = float(np.average(excess, weights=weights))
-        error = float(np.sqrt(np.square(weights) @ np.square(excess - mean))) / float(weights.sum())
-        if mean <= error:
-            near.append(float(share))
-    return min(near, key=lambda share: abs(share - 0.5))
+def _choose_share(losses: FloatArray, weights: FloatArray, block: IntArray) -> float:
+    """Return the share of the least loss if the same predictor is ahead in every block of rows, otherwise a half."""
+    ends = losses[0] - losses[-1]
+    leads = [float(weights[block == each] @ ends[block == each]) for each in np.unique(block)]
+    if min(leads) <= 0.0 <= max(leads):
+        return 0.5
+    return float(_SHARES[int((losses @ weights).argmin())])
 
 
 def _choose_temperature(probabilities: FloatArray, truths: IntArray, weights: FloatArray) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -12,14 +14,12 @@ from sklearn.base import BaseEstimator
 from accous.arrays import FloatArray, IntArray
 from accous.model.backtest import ReferenceParts
 from accous.model.heldout import Combination, Split, answers_of, hold_out
-from accous.model.predictors import ErmRecipe, EstimatorRecipe, LogisticRecipe, RidgeRecipe, WeightedErm
+from accous.model.predictors import ErmRecipe, EstimatorRecipe, WeightedErm
 from accous.model.round import linear_from_plain
 from accous.model.tasks import ClassTask, Task
 from accous.validation import Bounds
 
 AUTO = "auto"
-# Few leaves, small steps and a strong penalty: what a reference of a thousand rows supports (docs/defaults.md).
-_TREES = {"learning_rate": 0.05, "max_leaf_nodes": 8, "max_iter": 120, "l2_regularization": 10.0}
 
 
 def make_trees(kind: str, seed: int, categories: list[bool] | None = None) -> Any:
@@ -35,7 +35,7 @@ def make_trees(kind: str, seed: int, categories: list[bool] | None = None) -> An
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     make = HistGradientBoostingClassifier if kind == "classifier" else HistGradientBoostingRegressor
-    return make(**_TREES, categorical_features=categories, random_state=seed)
+    return make(categorical_features=categories, random_state=seed)
 
 
 class LinearAndTrees(BaseEstimator):
@@ -121,12 +121,13 @@ class PairRecipe:
 
     Attributes
     ----------
-    linear : LogisticRecipe or RidgeRecipe
+    linear : ErmRecipe
+        The built-in regression.
     trees : EstimatorRecipe
     combination : Combination
     """
 
-    linear: LogisticRecipe | RidgeRecipe
+    linear: ErmRecipe
     trees: EstimatorRecipe
     combination: Combination
 
@@ -157,8 +158,7 @@ class PairErm:
     def __init__(self, recipe: PairRecipe, X: FloatArray, task: Task) -> None:
         share = recipe.combination.share
         self._combination, self._task, self._bounds = recipe.combination, task, Bounds.of(X)
-        linear: Any = recipe.linear
-        self._linear: Any = linear.on(self._bounds.clipped(X), task) if share < 1.0 else None
+        self._linear: Any = recipe.linear.on(self._bounds.clipped(X), task) if share < 1.0 else None
         self._trees: Any = recipe.trees.on(X, task) if share > 0.0 else None
         # What is slower or coarser decides.
         parts: list[WeightedErm] = [part for part in (self._linear, self._trees) if part is not None]
@@ -214,13 +214,21 @@ class PairErm:
 
 
 def hold_out_both(
-    recipe: PairRecipe, X: FloatArray, task: Task, weights: FloatArray, split: Split
+    recipe: PairRecipe,
+    X: FloatArray,
+    task: Task,
+    weights: FloatArray,
+    split: Split,
+    on_progress: Callable[[float], None],
 ) -> tuple[FloatArray, ...]:
     """Return what each of the two answers for held-out rows."""
     classes = task.classes if isinstance(task, ClassTask) else None
     parts = [ReferenceParts(X, task, weights, each, has_numbers=True) for each in recipe.alone()]
+    n_done = count(1)
 
     def answer(rows: IntArray, rest: IntArray) -> tuple[FloatArray, ...]:
-        return tuple(answers_of(part.fit(rows), X[rest], classes) for part in parts)
+        found = tuple(answers_of(part.fit(rows), X[rest], classes) for part in parts)
+        on_progress(next(n_done) / len(split))
+        return found
 
     return hold_out(split, answer)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from inspect import Parameter, signature
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -16,6 +19,7 @@ from scipy.special import softmax
 from sklearn import config_context
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import _safe_indexing
+from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 from sklearn.utils.validation import has_fit_parameter
 
 from accous.arrays import FloatArray, IntArray
@@ -258,20 +262,24 @@ class RevaluedTrees:
         # Several trees at once: each has digits of its own in the sum of the trees' values.
         n_together = int(_EXACT_BITS / np.log2(max(2, self._n_nodes)))
         parts = []
-        for start in range(0, len(steps), n_together):
-            numbered = self._with_values(
-                np.zeros(self._n_scores),
-                [
-                    [np.arange(len(tree.nodes)) * float(self._n_nodes) ** place for tree in step]
-                    for place, step in enumerate(steps[start : start + n_together])
-                ],
-                start,
-            )
-            with one_openmp_thread_if_few(len(X)):
-                sums = np.asarray(numbered._raw_predict(X)).reshape(len(X), self._n_scores).T.astype(np.int64)
-            for _ in range(len(numbered._predictors)):
-                parts.append((sums % self._n_nodes).astype(np.uint8))
-                sums //= self._n_nodes
+        with one_openmp_thread_if_few(len(X)):
+            n_threads = _openmp_effective_n_threads()
+            rows = self.fitted._preprocess_X(X, reset=False)  # once: it takes longer than the trees
+            for start in range(0, len(steps), n_together):
+                numbered = self._with_values(
+                    np.zeros(self._n_scores),
+                    [
+                        [np.arange(len(tree.nodes)) * float(self._n_nodes) ** place for tree in step]
+                        for place, step in enumerate(steps[start : start + n_together])
+                    ],
+                    start,
+                )
+                found = np.zeros((len(rows), self._n_scores), order="F")
+                numbered._predict_iterations(rows, numbered._predictors, found, False, n_threads)
+                sums = found.T.astype(np.int64)
+                for _ in range(len(numbered._predictors)):
+                    parts.append((sums % self._n_nodes).astype(np.uint8))
+                    sums //= self._n_nodes
         return np.ascontiguousarray(np.stack(parts))
 
     def values(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -346,6 +354,41 @@ def _revalue(tree: Any, values: FloatArray) -> Any:
     return twin
 
 
+# --- Trees on the same rows are searched once while a model is being made: held-out rows and replays share them
+
+
+_shared_fits: ContextVar[dict[bytes, Any] | None] = ContextVar("shared_fits", default=None)
+
+
+@contextmanager
+def sharing_fits() -> Iterator[None]:
+    """Search the same trees on the same rows once until the end of the block, in this thread."""
+    token = _shared_fits.set({} if _shared_fits.get() is None else _shared_fits.get())
+    try:
+        yield
+    finally:
+        _shared_fits.reset(token)
+
+
+def is_sharing_fits() -> bool:
+    """Whether fits are shared now, because one is under way."""
+    return _shared_fits.get() is not None
+
+
+def _once(key: Callable[[], Iterator[bytes]], make: Callable[[], Any]) -> Any:
+    """Return what ``make`` returns, from an earlier call with the same key if fits are shared."""
+    known = _shared_fits.get()
+    if known is None:
+        return make()
+    digest = blake2b(digest_size=16)
+    for part in key():
+        digest.update(part)
+    name = digest.digest()
+    if name not in known:
+        known[name] = make()
+    return known[name]
+
+
 # --- Weighted empirical risk minimisation with boosted trees: fitted once, then only their leaves follow the
 #     weights
 
@@ -360,15 +403,19 @@ class EstimatorRecipe:
         Unfitted.
     keeps_splits : bool
         Whether boosted trees keep their splits, and only their leaves follow the weights. All others are fitted anew.
+    n_folds : int
+        Folds by which boosted trees predict rows from fits without them.
     """
 
     estimator: Any
     keeps_splits: bool
+    n_folds: int = N_FOLDS
 
     def on(self, X: Any, task: Task) -> ForeignErm:
         """Return how to fit it on these rows."""
-        kind = BoostedErm if self.keeps_splits and _is_boosted(self.estimator) else ForeignErm
-        return kind(self.estimator, X, task)
+        if self.keeps_splits and _is_boosted(self.estimator):
+            return BoostedErm(self.estimator, X, task, self.n_folds)
+        return ForeignErm(self.estimator, X, task)
 
 
 def _is_boosted(estimator: Any) -> bool:
@@ -395,6 +442,7 @@ class BoostedErm(ForeignErm):
     Parameters
     ----------
     estimator, X, task : as for `ForeignErm`
+    n_folds : int
     """
 
     refit_distance: ClassVar[float] = 0.08
@@ -403,8 +451,9 @@ class BoostedErm(ForeignErm):
 
     keeps_first_fit: ClassVar[bool] = True
 
-    def __init__(self, estimator: Any, X: Any, task: Task) -> None:
+    def __init__(self, estimator: Any, X: Any, task: Task, n_folds: int = N_FOLDS) -> None:
         super().__init__(estimator, X, task)
+        self._n_folds = n_folds
         self._targets = task.strata if task.kind == "classifier" else task.truths
         self._base_weight: FloatArray | None = None
 
@@ -419,7 +468,7 @@ class BoostedErm(ForeignErm):
         return _with_last_step(fitted, self._whole[1].revalued(weights))
 
     def cross_fitted(self, weights: FloatArray, fitted: Any, *, is_quick: bool = False) -> NDArray[Any] | None:
-        """Return predictions from five stratified folds."""
+        """Return predictions from stratified folds."""
         scores = self._cross_fitted_scores(weights)
         if scores is None or self._task.kind == "regressor":
             return None if scores is None else scores[:, 0]
@@ -450,7 +499,7 @@ class BoostedErm(ForeignErm):
             found.append(_Fold(trees, rows, trees.leaves_of(_before_last(fitted, _safe_indexing(self._X, rest)))))
             return rest
 
-        order = by_folds(self._task.strata, N_FOLDS, fit_fold)
+        order = by_folds(self._task.strata, self._n_folds, fit_fold)
         return None if order is None else found
 
     def _cross_fitted_scores(self, weights: FloatArray) -> FloatArray | None:
@@ -471,8 +520,20 @@ class BoostedErm(ForeignErm):
         if weights is not None and np.all(weights == weights[0]):
             # The same trees but for rounding, and ten times quicker: scikit-learn bins weighted columns slowly.
             weights = None
-        fitted = self._fit_clone(X, self._y[rows], weights)
-        return fitted, RevaluedTrees(last_step(fitted), _before_last(fitted, X), self._targets[rows])
+        y = self._y[rows]
+
+        def make() -> tuple[Any, RevaluedTrees]:
+            fitted = self._fit_clone(X, y, weights)
+            return fitted, RevaluedTrees(last_step(fitted), _before_last(fitted, X), self._targets[rows])
+
+        def key() -> Iterator[bytes]:
+            yield repr(sorted(self._estimator.get_params().items(), key=str)).encode()
+            yield repr((np.shape(X), y.dtype)).encode()
+            yield np.ascontiguousarray(X).tobytes()
+            yield y.tobytes()
+            yield b"" if weights is None else weights.tobytes()
+
+        return _once(key, make) if isinstance(X, np.ndarray) and y.dtype.kind != "O" else make()
 
 
 def _before_last(fitted: Any, X: Any) -> Any:

@@ -18,7 +18,14 @@ from accous.table.columns import CATEGORIES, MISSING, NEW_VALUES, summarize
 from accous.table.history import History
 from accous.table.kinds import kind_of
 from accous.table.model import TableSnapshot
-from accous.table.summary import TOO_FEW_ROWS, held_out_in_words, no_better_in_words, reference_error, scale_of
+from accous.table.summary import (
+    TOO_FEW_ROWS,
+    held_out_in_words,
+    no_better_in_words,
+    predictors_in_words,
+    reference_error,
+    scale_of,
+)
 from accous.text import count
 
 # --- The source of a report: a model and its history, read once
@@ -155,8 +162,8 @@ def report_source(snapshot: TableSnapshot, name: str) -> ReportSource:
     settings |= _scores(snapshot.settings)
     if "widths" in settings:
         settings["widths"] = ", ".join(f"{name} {width}" for name, width in snapshot.settings["widths"].items())
-    if "choice" in settings:
-        settings["choice"] = snapshot.settings["choice"]["reason"]
+    if "predictors" in settings:
+        settings["predictors"] = predictors_in_words(snapshot.settings["predictors"], scale_of(snapshot.settings))
     settings["label"] = snapshot.label
     classes = kind_of(snapshot.rules.task).names
     if classes:

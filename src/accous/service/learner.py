@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
+import numpy as np
 import polars as pl
 
 from accous.checkpoint.files import sync_folder
@@ -42,15 +45,17 @@ from accous.service.log import (
     load_idempotency,
     open_log,
 )
-from accous.table.model import TableModel, load_table_model, save_table_model
+from accous.table.model import TableModel, load_table_model, open_store, save_table_model
+from accous.table.rows import features_to_json
 from accous.table.runs import LogPosition
+from accous.table.store import Store, ids_from
 from accous.text import LOGGER
 
 # --- What a record of the log does to the model; the same on its first day and when the log is played again
 
 
 Parsed = Batch | list[Label]
-_ID, _KEY = "accous id", "accous key"
+_GIVEN = ("place", "label")
 _MOST_UNKNOWN = 20
 
 
@@ -62,6 +67,8 @@ class Executor:
     table_model : TableModel
     reader : BatchReader
     idempotency : Idempotency
+    store : Store
+        What the model's folder remembers of predictions and labels.
 
     Attributes
     ----------
@@ -69,8 +76,9 @@ class Executor:
         Of all rounds.
     """
 
-    def __init__(self, table_model: TableModel, reader: BatchReader, idempotency: Idempotency) -> None:
+    def __init__(self, table_model: TableModel, reader: BatchReader, idempotency: Idempotency, store: Store) -> None:
         self._table_model, self._reader, self._idempotency = table_model, reader, idempotency
+        self._store = store
         self.n_rows = int(table_model.history.totals()["n_rows"])
 
     def parse(self, record: Record) -> Parsed:
@@ -130,34 +138,77 @@ class Executor:
         sets = prediction_sets(copy(table_model.model), parsed) if record.learns_first else sets
         return json_result(content if sets is None else content | {"sets": sets})
 
+    def close(self) -> None:
+        """Forget what is old in the store, and close it: nothing more is carried out."""
+        with self._store, suppress(AccousError):  # what is old can wait
+            self._store.prune()
+
     # --- late labels ---
 
     def _count(self, labels: list[Label]) -> Result:
-        before, n_earlier = self._n_labelled(), 0
-        all_matched: list[Label] = []
-        for column, wanted in ((_ID, True), (_KEY, False)):
-            found = [(each, self._find(each)) for each in labels if (each.id is not None) is wanted]
-            matched = [(each, made) for each, made in found if made is not None]
-            if matched:
-                self._observe(column, matched)
-            all_matched += [each for each, _ in matched]
-            rounds = [made.round for each, made in matched if each.label is not None]
-            n_earlier += int(self._table_model.model.is_before_joining(rounds).sum())
-        counted, n_matched = self._n_labelled() - before, len(all_matched)
-        n_labelled = len([each for each in labels if each.label is not None])
+        model, store, kind = self._table_model, self._store, self._table_model.kind
+        texts = [label_text(each.label, kind) for each in labels]
+        places = [each.id if each.id is not None else key_text(each.key) for each in labels]
+        # Of two labels for one row the later one counts.
+        given = pl.DataFrame({"place": places, "label": texts}, schema={"place": pl.String, "label": pl.String})
+        given = given.drop_nulls().unique("place", keep="last", maintain_order=True)
+        with store.changing():
+            self._remember(labels, places)
+            joined = store.join(given, by="key")
+            new, corrected = joined.new, joined.corrected
+            store.set_labels(joined)
+            n_earlier = 0
+            if corrected.height:
+                model.recount_labels(store.labelled())
+            elif new.height:
+                n_earlier = model.count_labels(new)
+        model.stored = store.position
+        unknown = set(joined.unknown)
+        matched = [each for each, place in zip(labels, places, strict=True) if place not in unknown]
         return json_result(
             {
-                "round": int(self._table_model.model.n_rounds_),
+                "round": int(model.model.n_rounds_),
                 "labels": len(labels),
-                "counted": counted,
-                "counted_before": max(0, n_matched - (len(labels) - n_labelled) - counted - n_earlier),
+                "counted": new.height - n_earlier,
+                "counted_before": joined.n_before,
+                "corrected": corrected.height,
                 "before_joining": n_earlier,
-                "without_label": len(labels) - n_labelled,
-                "unmatched": len(labels) - n_matched,
+                "without_label": texts.count(None),
+                "unmatched": len(joined.unknown),
                 "labelled_rows": self._n_labelled(),
-                "unknown_labels": self._unknown(all_matched),
+                "unknown_labels": self._unknown(matched),
             }
         )
+
+    def _remember(self, labels: list[Label], places: list[str]) -> None:
+        """Put the predictions that labels are about into the store, if it does not have them yet."""
+        labelled = {place: each for place, each in zip(places, labels, strict=True) if each.label is not None}
+        found = {place: (each, self._find(each)) for place, each in labelled.items()}
+        made = {place: (each, made) for place, (each, made) in found.items() if made is not None}
+        sought = pl.DataFrame({"place": list(made), "label": [""] * len(made)}, schema=dict.fromkeys(_GIVEN, pl.String))
+        known = {(row["place"], row["round"]) for row in self._store.join(sought, by="key").rows.iter_rows(named=True)}
+        new = [(place, *pair) for place, pair in made.items() if (place, pair[1].round) not in known]
+        if not new:
+            return
+        ids = ids_from(self._store.next_id(), len(new))
+        rows = pl.DataFrame(
+            {
+                "id": ids,
+                "key": [place for place, _, _ in new],
+                "source": np.zeros(len(new), dtype=np.int64),
+                "line": ids,
+                "round": [each.round for _, _, each in new],
+                "predicted": [each.prediction for _, _, each in new],
+                "features": [self._features(label) for _, label, _ in new],
+            },
+            schema_overrides={"features": pl.String},
+        )
+        self._store.add_predictions(rows.with_columns(scores=pl.lit(None, pl.Binary)), learned=False)
+
+    def _features(self, label: Label) -> str | None:
+        if label.row is None:
+            return None
+        return features_to_json(self._reader.frame_of([label.row]), self._table_model.encoder)[0]
 
     def _unknown(self, labels: list[Label]) -> dict[str, int]:
         """Return the labels that the reference does not have, and how often each is there: a new class, or misspelt.
@@ -174,24 +225,6 @@ class Executor:
         if label.id is not None:
             return read_id(label.id, self._reader.salt)
         return self._idempotency.prediction(key_text(label.key))
-
-    def _observe(self, column: str, matched: list[tuple[Label, MadePrediction]]) -> None:
-        if all(each.label is None for each, _ in matched):
-            return
-        places = [each.id if each.id is not None else key_text(each.key) for each, _ in matched]
-        frame = pl.DataFrame({column: places})
-        rows = [each.row for each, _ in matched]
-        if all(row is not None for row in rows):
-            frame = frame.hstack(self._reader.frame_of([row or {} for row in rows]))
-        predictions = pl.DataFrame(
-            {
-                column: places,
-                "prediction": [made.prediction for _, made in matched],
-                "round": [made.round for _, made in matched],
-            }
-        )
-        y = pl.Series([label_text(each.label, self._table_model.kind) for each, _ in matched], dtype=pl.String)
-        self._table_model.observe(frame, y, predictions=predictions, key=column)
 
     def _n_labelled(self) -> int:
         labels = self._table_model.model.state_.late_labels
@@ -243,25 +276,9 @@ def _resolve(results: list[tuple[Pending, Result | HttpError]]) -> None:
 # --- The learner: one thread that logs the pending batches in one piece, learns from them in order, and saves
 
 
-_MOST_IN_GROUP, _MOST_BYTES_IN_GROUP = 256, 16 << 20
+_MOST_IN_GROUP, _MOST_BYTES_IN_GROUP, _MOST_LOG_BYTES = 256, 16 << 20, 64 << 20
 _SECONDS_BETWEEN_RESULTS = 0.002
 _REPLAYED = {"idempotent-replayed": "true"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class SaveEvery:
-    """When the learner saves the model and starts its log again; whichever comes first.
-
-    Attributes
-    ----------
-    batches : int
-    seconds : float
-    log_bytes : int
-    """
-
-    batches: int = 5_000
-    seconds: float = 60.0
-    log_bytes: int = 64 << 20
 
 
 class Learner:
@@ -270,28 +287,30 @@ class Learner:
     Parameters
     ----------
     owned : OwnedModel
-    folder : Path
-        Of the model.
     limits : Limits
-    save_every : SaveEvery
     metrics : Metrics
+    save_batches, save_seconds
+        The model is saved, and the log started again, after so many of them, whichever comes first.
 
     Attributes
     ----------
+    executor : Executor
+        Carries the batches out.
     n_done : int
         Records of the log that the model contains now.
     """
 
     def __init__(
-        self, owned: OwnedModel, *, folder: Path, limits: Limits, save_every: SaveEvery, metrics: Metrics
+        self, owned: OwnedModel, limits: Limits, metrics: Metrics, *, save_batches: int, save_seconds: float
     ) -> None:
-        self._table_model, self._folder, self._idempotency_path = owned.table_model, folder, owned.idempotency_path
-        self._log, self._idempotency, self._executor = owned.log, owned.idempotency, owned.executor
-        self._limits, self._save_every, self._metrics = limits, save_every, metrics
-        self._queue: deque[Pending] = deque()
+        self._table_model, self._folder = owned.table_model, owned.folder
+        self._log, self._idempotency, self.executor = owned.log, owned.idempotency, owned.executor
+        self._limits, self._metrics = limits, metrics
+        self._save_batches, self._save_seconds = save_batches, save_seconds
+        self._queue: SimpleQueue[Pending | None] = SimpleQueue()  # None: look around
         self._n_bytes = 0  # of the bodies in the queue
         self._in_flight: dict[str, Pending] = {}
-        self._lock = threading.Condition()
+        self._lock = threading.Lock()
         self._is_stopping = False
         self._save_error: Exception | None = None
         self.n_done = self._log.n_records
@@ -301,12 +320,7 @@ class Learner:
     @property
     def n_pending(self) -> int:
         """Batches in the queue."""
-        return len(self._queue)
-
-    @property
-    def n_rows(self) -> int:
-        """Rows of all rounds."""
-        return self._executor.n_rows
+        return self._queue.qsize()
 
     @property
     def is_alive(self) -> bool:
@@ -327,7 +341,7 @@ class Learner:
         """
         with self._lock:
             self._is_stopping = True
-            self._lock.notify()
+        self._queue.put(None)
         if self._thread.ident is not None:
             self._thread.join()
         if self._save_error is not None:
@@ -338,14 +352,10 @@ class Learner:
 
     def require_room(self) -> None:
         """Refuse a batch while the queue is full, before its body is read."""
-        if len(self._queue) >= self._limits.queue or self._n_bytes >= self._limits.queue_bytes:
+        if self._queue.qsize() >= self._limits.queue or self._n_bytes >= self._limits.queue_bytes:
             self._metrics.refused_batches.inc()
             text = "Too many batches are waiting for the learner: try again in a second."
             raise HttpError(429, "queue_full", text, headers={"retry-after": "1"})
-
-    def parse(self, record: Record) -> Parsed:
-        """Return the rows or labels of a record; refuse what cannot be learned from."""
-        return self._executor.parse(record)
 
     async def learn(self, record: Record, parsed: Parsed) -> Result:
         """Queue a batch; return its result when it is durable and learned, or the first result of the same request.
@@ -361,13 +371,13 @@ class Learner:
             known = None if record.key is None else self._find_known(record.key, record.digest)
             if isinstance(known, Result):
                 return known
-            pending = known or Pending(record, parsed, loop.create_future())
             if known is None:
+                pending = Pending(record, parsed, loop.create_future())
                 self._put(pending)
-        if known is None:
-            pending.timer = loop.call_later(self._limits.queue_seconds, self._give_up, pending)
-        # Shielded: who waits for the same result still gets it when this request is given up.
-        return await asyncio.shield(pending.future)
+        if known is not None:
+            return await asyncio.shield(known.future)
+        pending.timer = loop.call_later(self._limits.queue_seconds, self._give_up, pending)
+        return await pending.future
 
     def _find_known(self, key: str, digest: bytes) -> Result | Pending | None:
         stored, pending = self._idempotency.response(key), self._in_flight.get(key)
@@ -384,9 +394,8 @@ class Learner:
         self.require_room()
         if pending.record.key is not None:
             self._in_flight[pending.record.key] = pending
-        self._queue.append(pending)
         self._n_bytes += len(pending.record.body)
-        self._lock.notify()
+        self._queue.put(pending)
 
     def _give_up(self, pending: Pending) -> None:
         """Give a batch back that the learner has not taken in time; called in the event loop."""
@@ -410,22 +419,27 @@ class Learner:
             if self._is_save_due():
                 self.save()
         self.save(is_last=True)
+        self.executor.close()
 
     def _take(self) -> list[Pending] | None:
         """Return the batches that are pending; none if it is time to look around, None at the end."""
         group: list[Pending] = []
-        with self._lock:
-            if not self._queue and not self._is_stopping:
-                self._lock.wait(timeout=1.0)
-            n_bytes = 0
-            while self._queue and len(group) < _MOST_IN_GROUP and n_bytes < _MOST_BYTES_IN_GROUP:
-                pending = self._queue.popleft()
-                self._n_bytes -= len(pending.record.body)
-                if not pending.is_given_up:
-                    pending.is_taken = True
+        n_bytes = 0
+        try:
+            pending = self._queue.get(timeout=0.0 if self._is_stopping else 1.0)
+            while pending is not None:
+                with self._lock:
+                    self._n_bytes -= len(pending.record.body)
+                    pending.is_taken = not pending.is_given_up
+                if pending.is_taken:
                     group.append(pending)
                     n_bytes += len(pending.record.body)
-            return None if not group and self._is_stopping else group
+                if len(group) == _MOST_IN_GROUP or n_bytes >= _MOST_BYTES_IN_GROUP:
+                    break
+                pending = self._queue.get_nowait()
+        except Empty:
+            pass
+        return None if not group and self._is_stopping and self._queue.empty() else group
 
     def _carry_out(self, group: list[Pending]) -> None:
         started = time.perf_counter()
@@ -444,7 +458,7 @@ class Learner:
         last = time.perf_counter()
         for place, pending in enumerate(group):
             began = time.perf_counter()
-            done.append((pending, self._executor.carry_out(number + place, pending.record, pending.parsed)))
+            done.append((pending, self.executor.carry_out(number + place, pending.record, pending.parsed)))
             now = time.perf_counter()
             self._metrics.learn_seconds.observe(now - began)
             self._n_since_save += 1
@@ -478,16 +492,15 @@ class Learner:
         return 0 if position is None else position.n_records
 
     def _is_save_due(self) -> bool:
-        rule, n_new = self._save_every, self._n_since_save
-        is_long_ago = time.monotonic() - self._last_save >= rule.seconds
-        return n_new >= rule.batches or bool(n_new and is_long_ago) or self._log.n_bytes >= rule.log_bytes
+        n_new, is_long_ago = self._n_since_save, time.monotonic() - self._last_save >= self._save_seconds
+        return n_new >= self._save_batches or bool(n_new and is_long_ago) or self._log.n_bytes >= _MOST_LOG_BYTES
 
     def save(self, *, is_last: bool = False) -> None:
         """Save what is kept, then the model, then start the log again; a crash anywhere between loses nothing."""
         began = time.perf_counter()
         self._last_save = time.monotonic()
         try:
-            self._idempotency.save(self._idempotency_path, self._log.name)
+            self._idempotency.save(self._folder / FOLDER / IDEMPOTENCY, self._log.name)
             self._table_model.log_position = LogPosition(self._log.name, self._log.n_records)
             save_table_model(self._table_model, self._folder, is_last=is_last)
             self._n_since_save = 0
@@ -515,24 +528,24 @@ class OwnedModel:
 
     Attributes
     ----------
+    folder : Path
     table_model : TableModel
     reader : BatchReader
     log : BatchLog
     idempotency : Idempotency
     executor : Executor
-    idempotency_path : Path
     n_replayed : int
         Records that were learned from again, because the model had not been saved with them.
     n_cut : int
         Bytes of an incomplete last group of the log, which were cut off.
     """
 
+    folder: Path
     table_model: TableModel
     reader: BatchReader
     log: BatchLog
     idempotency: Idempotency
     executor: Executor
-    idempotency_path: Path
     n_replayed: int
     n_cut: int
 
@@ -564,42 +577,37 @@ def open_owned(folder: Path, limits: Limits, estimator: str | None = None) -> Ow
         table_model.log_position = LogPosition(opened.log.name, opened.log.n_records)
         save_table_model(table_model, folder)
     # What was accepted once counts, also if the limits are lower now.
-    again = Executor(table_model, BatchReader(table_model, NO_LIMITS), idempotency)
+    store = open_store(table_model, folder)
+    again = Executor(table_model, BatchReader(table_model, NO_LIMITS), idempotency, store)
     n_replayed = _replay(table_model, opened, again, place / LOG)
     reader = BatchReader(table_model, limits)
-    executor = Executor(table_model, reader, idempotency)
-    return OwnedModel(
-        table_model, reader, opened.log, idempotency, executor, place / IDEMPOTENCY, n_replayed, opened.n_cut
-    )
+    executor = Executor(table_model, reader, idempotency, store)
+    return OwnedModel(folder, table_model, reader, opened.log, idempotency, executor, n_replayed, opened.n_cut)
 
 
 def _open_log(table_model: TableModel, path: Path) -> tuple[Opened, bool]:
     """Return the log, and whether the model does not know it yet."""
     position = table_model.log_position
-    if not path.is_file():
-        if position is None:
-            return Opened(BatchLog.create(path), [], 0), True
+    own, n_records = (None, 0) if position is None else (position.log, position.n_records)
+    if path.is_file():
+        opened = open_log(path)
+        if opened.n_cut:
+            LOGGER.warning(
+                "%s: cut off %d bytes of a last group that was not complete, and kept them in %s",
+                path, opened.n_cut, opened.cut,
+            )  # fmt: skip
+        name, n_found = opened.log.name, opened.log.n_records
+        if name == own and n_found >= n_records:
+            return opened, False
+        opened.log.close()
+        aside = path.with_name(f"{path.name}.{name[:8]}")
+        path.rename(aside)
+        if n_found:
+            LOGGER.warning("%s belongs to another model, or is older than this one: it is now %s", path, aside)
+    elif position is not None:
         # The model was copied without its log, or the log was lost: what the model contains is all there is.
         LOGGER.warning("%s is missing: requests that were sent before are not known", path)
-        return Opened(BatchLog.create(path, position.log, position.n_records), [], 0), True
-    opened = open_log(path)
-    if opened.n_cut:
-        LOGGER.warning(
-            "%s: cut off %d bytes of a last group that was not complete, and kept them in %s",
-            path, opened.n_cut, opened.cut,
-        )  # fmt: skip
-    if position is not None and position.log == opened.log.name and opened.log.n_records >= position.n_records:
-        return opened, False
-    if position is None and opened.log.n_records == 0:
-        return opened, True
-    opened.log.close()
-    if position is not None and position.log == opened.log.name:
-        # An older copy of the log, all of which the model contains.
-        return Opened(BatchLog.create(path, position.log, position.n_records), [], opened.n_cut), False
-    aside = path.with_name(f"{path.name}.{opened.log.name[:8]}")
-    path.rename(aside)
-    LOGGER.warning("%s belongs to another model that was in this folder: it is now %s", path, aside)
-    return Opened(BatchLog.create(path), [], opened.n_cut), True
+    return Opened(BatchLog.create(path, own, n_records), [], 0), True
 
 
 def _replay(table_model: TableModel, opened: Opened, executor: Executor, path: Path) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError
-from accous.table.columns import ColumnEncoder, Marks
-from accous.table.kinds import LINE, check_known_labels, kind_of, place_texts, require_no_feature
-from accous.table.model import TableModel, load_table_model, save_table_model
+from accous.table.kinds import check_known_labels, kind_of, require_no_feature
+from accous.table.model import RoundResult, TableModel, load_table_model, open_store, save_table_model
 from accous.table.options import AdaptOptions, PredictOptions
 from accous.table.readers import (
     STDIN,
     BadRow,
-    Chunk,
     Position,
     RowsOutput,
     TableReader,
-    digest_of,
     finish_parquet,
     is_usable,
     open_table,
@@ -37,9 +34,9 @@ from accous.table.readers import (
     written_format_of,
 )
 from accous.table.rows import (
+    NamedRows,
     PendingRows,
     RowReader,
-    copied_columns,
     output_columns,
     output_schema,
     predictions_frame,
@@ -55,10 +52,10 @@ from accous.table.runs import (
     begin_or_resume,
     chosen_columns,
     is_same_file,
-    remember_run,
     require_free,
     require_separate_files,
 )
+from accous.table.store import ID_STEP, Store, identify_source, ids_from
 
 # --- Scores against the labels of a stream: how far the adapted model and the fixed one are off
 
@@ -142,6 +139,7 @@ class Scoring:
 
 
 _END = object()
+_MOST_WAITING, _ROWS_BETWEEN_PRUNES = 20_000, 100_000  # predictions in memory, and on the disk
 
 
 class _Following:
@@ -173,6 +171,7 @@ class _Following:
         self._rule, self._save_rule = RoundRule(options.batch_size, options.by), options.save_rule()
         self._should_stop, self._on_round = should_stop, on_round
         self._scoring = None if job.label is None else Scoring(job.table_model.model, job.label)
+        self._memory = _Memory(job)
         self._last_save, self._last_saved_round = time.monotonic(), job.table_model.model.n_rounds_
 
     def run(self) -> bool:
@@ -280,9 +279,9 @@ class _Following:
             return
         part = slice(start, stop)
         kind = self._table_model.kind
-        copied = copied_columns(rows.frame[part], rows.lines[part], self._job.options.key, self._job.kept)
+        named = self._memory.add(rows, start, stop, results, self._job.label)
         self._output.write(
-            predictions_frame(copied, results.rounds[part], results.scores[part], results.ratios[part], kind)
+            predictions_frame(named.copied(), results.rounds[part], results.scores[part], results.ratios[part], kind)
         )
         self._record.position = rows.position_after(stop - 1)
         self._record.n_missing += int(rows.n_missing[part].sum())
@@ -305,8 +304,50 @@ class _Following:
         record.n_output_bytes = self._output.put_on_disk()
         record.n_reject_bytes = 0 if self._rejects is None else self._rejects.put_on_disk()
         record.is_finished = is_finished
+        self._memory.put_on_disk(is_last=is_last)
         save_table_model(self._table_model, self._job.options.model, is_last=is_last)
         self._last_save, self._last_saved_round = time.monotonic(), self._table_model.model.n_rounds_
+
+
+class _Memory:
+    """The predictions of a run on their way to the store, which has them before the model is saved."""
+
+    def __init__(self, job: AdaptJob) -> None:
+        self._job, self._store, self._table_model = job, job.store, job.table_model
+        self._next_id = job.store.next_id()
+        self._waiting: list[pl.DataFrame] = []
+        self._n_waiting = self._n_written = 0
+
+    def add(self, rows: PendingRows, start: int, stop: int, results: _Results, label: str | None) -> NamedRows:
+        """Give the rows their ids, and remember what was predicted."""
+        ids = ids_from(self._next_id, stop - start)
+        self._next_id = int(ids[-1]) + ID_STEP
+        named = NamedRows(rows, start, stop, ids, self._job.options.key, self._job.kept)
+        kind, source = self._table_model.kind, self._job.record.source
+        found = named.to_store(
+            source, results.rounds[start:stop], results.scores[start:stop], kind, self._table_model.encoder
+        )
+        if label is not None:
+            found = found.with_columns(label=to_texts(rows.frame[label][start:stop]))
+        self._waiting.append(found)
+        self._n_waiting += len(ids)
+        if self._n_waiting >= _MOST_WAITING:
+            self._write()
+        return named
+
+    def put_on_disk(self, *, is_last: bool) -> None:
+        """Write what is waiting; at the end of a run, and now and then in a long one, forget what is old."""
+        self._write()
+        if is_last or self._n_written >= _ROWS_BETWEEN_PRUNES:
+            self._store.prune()
+            self._n_written = 0
+        self._table_model.stored = self._store.position
+
+    def _write(self) -> None:
+        if self._waiting:
+            self._store.add_predictions(pl.concat(self._waiting), learned=True)
+            self._n_written += self._n_waiting
+            self._waiting, self._n_waiting = [], 0
 
 
 class _Results:
@@ -320,201 +361,6 @@ class _Results:
         self.scores = table_model.kind.no_scores(n_rows)
         self.ratios = np.zeros(n_rows)
         self.n_emitted = 0
-
-
-# --- Rows of a stream that was predicted before, read again for their features
-
-
-@dataclass(frozen=True)
-class StreamRows:
-    """Rows of a stream.
-
-    Attributes
-    ----------
-    stream : str
-        Its path.
-    lines : array of shape (n_rows,)
-    X : array of shape (n_rows, n_features)
-    marks : Marks
-        What they show in single columns.
-    """
-
-    stream: str
-    lines: NDArray[np.int64]
-    X: NDArray[np.float64]
-    marks: Marks
-
-
-def read_stream_rows(
-    table_model: TableModel, job: Job, places: pl.Series, *, place_column: str | None
-) -> StreamRows | None:
-    """Return the features of rows of the stream that a run has predicted.
-
-    Parameters
-    ----------
-    table_model : TableModel
-    job : Job
-        The run.
-    places : polars.Series
-        Keys, lines or positions, as text, in the order of the stream.
-    place_column : str, optional
-        Column of the keys, or ``line``. None: by position.
-
-    Returns
-    -------
-    StreamRows or None
-        None if the stream cannot be read again: it was piped, is gone or has changed, or some row is not in it.
-    """
-    try:
-        table = open_stream_again(table_model, job)
-        if table is None:
-            return None
-        try:
-            return _find(table, table_model.encoder, job, places, place_column)
-        finally:
-            table.close()
-    except DataError:
-        return None
-
-
-def open_stream_again(table_model: TableModel, job: Job) -> TableReader | None:
-    """Open the stream of a run as the run did; None if it was piped or is gone."""
-    if job.spec.stream == STDIN or not Path(job.spec.stream).is_file():
-        return None
-    options = job.spec.options
-    return open_table(
-        job.spec.stream,
-        options.get("format") or None,
-        encoding=options.get("encoding") or None,
-        separator=options.get("separator") or None,
-        widths=table_model.settings.get("widths", {}),
-    )
-
-
-def is_unchanged(table_model: TableModel, job: Job) -> bool:
-    """Whether the stream of a run can be read again, and the last row that the run has read is still there."""
-    try:
-        table = open_stream_again(table_model, job)
-    except DataError:  # emptied or damaged since
-        return False
-    if table is None:
-        return False
-    try:
-        table.read_if_simple(table.columns[:1])
-        chunks = table.chunks(table.columns[:1], Position())
-        return any(_is_end_of(chunk, job) for chunk in chunks if chunk is not None)
-    except DataError:
-        return False
-    finally:
-        table.close()
-
-
-def _find(
-    table: TableReader, encoder: ColumnEncoder, job: Job, places: pl.Series, place_column: str | None
-) -> StreamRows | None:
-    """Read the table up to where the run has read it, and keep the rows that are sought."""
-    keys = [] if place_column in (None, LINE) else [place_column]
-    needed = list(dict.fromkeys([*encoder.used_columns, *keys]))
-    if any(name not in table.columns for name in needed):
-        return None
-    wanted = list(dict.fromkeys([*needed, *(name for name in encoder.constants if name in table.columns)]))
-    pieces, lines, found, is_same, n_before, sought = [], [], [], False, 0, places.to_list()
-    for chunk in table.chunks(wanted, Position()):
-        if chunk is None:
-            continue
-        here = _places(chunk, place_column, n_before)
-        n_before += chunk.frame.height
-        rows = np.flatnonzero(here.is_in(sought).fill_null(False).to_numpy()).tolist()
-        features = encoder.encode(chunk.frame[rows])
-        if features.bad_values:
-            return None
-        pieces.append(features)
-        lines.append(chunk.lines[rows])
-        found.append(here[rows])
-        is_same = is_same or _is_end_of(chunk, job)
-        if len(chunk.ends) and chunk.ends[-1] >= job.position.end:
-            break
-    if not (is_same and found and pl.concat(found).to_list() == sought):
-        return None
-    marks = reduce(Marks.followed_by, [piece.marks for piece in pieces])
-    X = np.concatenate([piece.X for piece in pieces])
-    return StreamRows(job.spec.stream, np.concatenate(lines), X, marks)
-
-
-def _places(chunk: Chunk, place_column: str | None, n_before: int) -> pl.Series:
-    if place_column is None:
-        return pl.Series(np.arange(n_before + 1, n_before + chunk.frame.height + 1)).cast(pl.String)
-    return pl.Series(chunk.lines).cast(pl.String) if place_column == LINE else place_texts(chunk.frame[place_column])
-
-
-def _is_end_of(chunk: Chunk, job: Job) -> bool:
-    """Whether the last row that the run has read is in this chunk, and is still the same."""
-    rows = np.flatnonzero(chunk.ends == job.position.end)
-    if not len(rows):
-        return False
-    if not job.position.tail_digest:
-        return _is_older(job.spec.stream, job.spec.output)
-    return digest_of(chunk.row_bytes(int(rows[0]))) == job.position.tail_digest
-
-
-def _is_older(stream: str, output: str) -> bool:
-    """Whether a stream was last written before a run wrote about it: a Parquet file that was replaced later was not.
-
-    Rows of such files have no digest, and the file of another day has as many rows as that of today.
-    """
-    try:
-        return Path(stream).stat().st_mtime_ns <= Path(output).stat().st_mtime_ns
-    except OSError:
-        return False
-
-
-# --- Rows that come twice: a key that several rows of a run have, and a stream that an earlier run has followed
-
-
-def first_repeated(predictions: str, key: str) -> str | None:
-    """Return the first key that several rows of a file have, as labels would be joined by it; None if there is none.
-
-    Parameters
-    ----------
-    predictions : str
-        What a run has written.
-    key : str
-        Its column of keys.
-    """
-    try:
-        keys = _keys(predictions, key).drop_nulls()
-    except DataError:  # the run is done: what cannot be read back is said when labels are joined
-        return None
-    repeated = keys.filter(keys.is_duplicated())
-    return str(repeated[0]) if len(repeated) else None
-
-
-def _keys(predictions: str, key: str) -> pl.Series:
-    table = open_table(predictions)
-    try:
-        pieces = [place_texts(chunk.frame[key]) for chunk in table.chunks([key], Position()) if chunk is not None]
-    finally:
-        table.close()
-    return pl.concat(pieces) if pieces else pl.Series(dtype=pl.String)
-
-
-def followed_before(table_model: TableModel, before: Job | None, stream: str) -> str | None:
-    """Return what an earlier run has written about the same rows of a stream; None if none has.
-
-    A file that was replaced by other rows is another stream, even if it has the same name.
-
-    Parameters
-    ----------
-    table_model : TableModel
-    before : Job, optional
-        The last run before the one that begins.
-    stream : str
-        The absolute path of its stream.
-    """
-    runs = [*table_model.earlier_runs, *([] if before is None else [before])]
-    same = [run for run in runs if run.n_rows and run.spec.stream == stream != STDIN]
-    # Only the last of them: each takes a pass over the stream, and a file that was replaced daily has many.
-    return same[-1].spec.output if same and is_unchanged(table_model, same[-1]) else None
 
 
 # --- What accous adapt and accous predict share: a saved model, rows to predict, and where the predictions go
@@ -637,10 +483,12 @@ class AdaptJob(_PredictingJob):
         A remark if many of the labels to score with are none that the model knows, after `begin`.
     is_reference : bool
         Whether the stream is the file that the model was fitted on, after `begin`.
-    followed_before : str or None
-        What an earlier run has written about the rows of the same stream, which this run learns again, after `begin`.
+    is_followed_again : bool
+        Whether the model has learned from the rows of this stream before, after `begin`.
     repeated_key : str or None
-        A key that several rows have, after `follow`: labels that come late cannot be joined by it.
+        A key that several rows have, after `follow`: labels that come late belong to the last of them.
+    store : Store
+        What the folder remembers of its predictions, after `begin`.
     """
 
     options: AdaptOptions
@@ -651,8 +499,9 @@ class AdaptJob(_PredictingJob):
         self.abandoned: str | None = None
         self.doubt: str | None = None
         self.is_reference = False
-        self.followed_before: str | None = None
+        self.is_followed_again = False
         self.repeated_key: str | None = None
+        self.store: Store
 
     @property
     def record(self) -> Job:
@@ -672,10 +521,11 @@ class AdaptJob(_PredictingJob):
         table_model.job = begin_or_resume(
             spec, before, is_new=options.new, overwrites=options.force, folder=options.model
         )
+        self.store = open_store(table_model, options.model)
+        self.store.position = replace(self.store.position, keep_days=options.keep_days)
         if not self.record.n_rows:
             self.is_reference = is_same_file(options.stream, table_model.settings.get("reference_file"))
-            self.followed_before = followed_before(table_model, before, spec.stream)
-            table_model.earlier_runs = remember_run(table_model.earlier_runs, before, self.record)
+            self._name_stream()
         self.n_rows_before = self.record.n_rows
         if before is not None and not before.is_finished and not options.new and self.record.spec != before.spec:
             self.abandoned = None if before.spec.is_taken_up_by(spec) else before.spec.stream
@@ -683,6 +533,14 @@ class AdaptJob(_PredictingJob):
             # The job is saved before its output exists, so that the output is never taken for a foreign file.
             save_table_model(table_model, options.model)
         return True
+
+    def _name_stream(self) -> None:
+        """Give a new run the number of its stream."""
+        store, record = self.store, self.record
+        record.first_id, known = store.next_id(), store.sources()
+        source = identify_source(self.options.stream, known)
+        self.is_followed_again = source is not None and store.has_learned(source)
+        record.source = record.first_id if source is None else source
 
     def _check_labels(self) -> None:
         """Refuse labels that are a feature or none that the model knows."""
@@ -718,18 +576,19 @@ class AdaptJob(_PredictingJob):
         on_round : callable
             Called after every round with the record so far.
         """
-        options, record = self.options, self.record
+        record = self.record
         output, rejects = self._open_outputs(self._text_path, record.n_output_bytes, record.n_reject_bytes)
         try:
             is_finished = _Following(self, output, rejects, should_stop, on_round).run()
+            if is_finished and self.options.key is not None:
+                self.repeated_key = self.store.repeated_key(record.first_id)
         finally:
             output.close()
             if rejects is not None:
                 rejects.close()
+            self.store.close()
         if is_finished:
             self._remove_partial()
-            if options.key is not None and self.record.n_rows and Path(options.output).is_file():
-                self.repeated_key = first_repeated(options.output, options.key)
         return is_finished
 
     def reader(self) -> RowReader:
@@ -763,7 +622,7 @@ class AdaptJob(_PredictingJob):
 
 
 class PredictJob(_PredictingJob):
-    """Predicts a table; nothing is learned and nothing is written to the folder of the model.
+    """Predicts a table; nothing is learned, and the folder of the model only remembers what was predicted.
 
     A file of predictions appears when it is complete: if the job fails or is stopped, there is none.
 
@@ -778,6 +637,8 @@ class PredictJob(_PredictingJob):
         have.
     unknown_in : list of pairs
         The columns with such categories, each with their number.
+    is_remembered : bool
+        Whether the folder remembers the predictions: not if it cannot be written to.
     """
 
     options: PredictOptions
@@ -790,6 +651,8 @@ class PredictJob(_PredictingJob):
         self.unknown_in: UnknownCounts = []
         self._counts: NDArray[np.int64] = np.zeros(len(self.table_model.kind.names), dtype=np.int64)
         self._sum = 0.0
+        self.is_remembered = os.access(options.model, os.W_OK)
+        self._ids: list[NDArray[np.int64]] = []
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> bool:
         """Predict all rows; return whether the end was reached.
@@ -799,22 +662,49 @@ class PredictJob(_PredictingJob):
         should_stop : callable
             Called after every piece of the table.
         """
+        store = open_store(self.table_model, self.options.model, only_adds=True) if self.is_remembered else None
         output, rejects = self._open_outputs(self._text_path)
+        is_done = False
         try:
             for rows in self._reader.read(Position()):
                 if rows is not None:
-                    self._write(rows, output, rejects)
+                    self._write(rows, output, rejects, store)
                 output.flush()
                 if should_stop():
                     return False
             output.put_on_disk()
             self._put_in_place()
+            is_done = True
         finally:
             output.close()
             if rejects is not None:
                 rejects.close()
             self._remove_unfinished()
+            if store is not None:
+                self._close(store, is_done=is_done)
         return True
+
+    def _close(self, store: Store, *, is_done: bool) -> None:
+        """Forget what is old, and predictions that nobody sees."""
+        with store:
+            if not (is_done or self._is_direct):
+                store.drop([(int(ids[0]), int(ids[-1])) for ids in self._ids])
+            store.prune(keep_days=self.table_model.stored.keep_days)
+
+    def _remember(self, rows: PendingRows, result: RoundResult, store: Store | None) -> NamedRows:
+        """Give the rows their ids; if nothing is remembered, they have none."""
+        table_model, options = self.table_model, self.options
+        if store is None:
+            return NamedRows(rows, 0, len(rows), None, options.key, self.kept)
+        with store.changing():
+            ids = ids_from(store.next_id(in_state=False), len(rows))
+            self._ids.append(ids)
+            source = identify_source(options.rows, store.sources()) or int(self._ids[0][0])
+            named = NamedRows(rows, 0, len(rows), ids, options.key, self.kept)
+            rounds = np.full(len(rows), result.number, dtype=np.int64)
+            found = named.to_store(source, rounds, result.scores, table_model.kind, table_model.encoder)
+            store.add_predictions(found, learned=False)
+        return named
 
     def summary(self) -> dict[str, Any]:
         """Return the results, ready for JSON."""
@@ -831,12 +721,12 @@ class PredictJob(_PredictingJob):
             "unknown_by_column": dict(self.unknown_in),
         }
 
-    def _write(self, rows: PendingRows, output: RowsOutput, rejects: RowsOutput | None) -> None:
+    def _write(self, rows: PendingRows, output: RowsOutput, rejects: RowsOutput | None, store: Store | None) -> None:
         if len(rows):
             result = self.table_model.predict_rows(rows.X)
             kind = self.table_model.kind
             rounds = np.full(len(rows), result.number, dtype=np.int64)
-            copied = copied_columns(rows.frame, rows.lines, self.options.key, self.kept)
+            copied = self._remember(rows, result, store).copied()
             output.write(predictions_frame(copied, rounds, result.scores, result.ratios, kind))
             answers = kind.answers(result.scores)
             if kind.names:

@@ -7,23 +7,36 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from sklearn.base import is_regressor
+from sklearn.base import clone, is_regressor
+from sklearn.dummy import DummyClassifier
 
-from accous.arrays import FloatArray
+from accous.arrays import FloatArray, IntArray
 from accous.checkpoint.files import exclusive_lock
 from accous.diagnostics.risk import Look, measure_evidence
 from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWarning
 from accous.model.backtest import CUTS, Backtest, backtest
 from accous.model.estimators import AdaptiveClassifier, AdaptiveRegressor
+from accous.model.heldout import (
+    FEWEST_ROWS_OF_TREES,
+    N_FOLDS,
+    Combination,
+    HeldOut,
+    Split,
+    answers_of,
+    combine,
+    held_out_of,
+    hold_out,
+    split_rows,
+)
 from accous.model.order import Order, OrderKind, look_for_order
-from accous.model.predictors import last_step, require_sample_weight
-from accous.model.safeguards import FREE, LENIENT, choose_guard
+from accous.model.pair import AUTO
+from accous.model.predictors import last_step, require_sample_weight, sharing_fits
 from accous.parameters import require_choice
 from accous.ratio.base import RatioEstimator
 from accous.ratio.one_step import KLIEP, KMM, ULSIF, LogisticRatio
@@ -43,8 +56,8 @@ from accous.table.checks import (
     unsorted_dates,
 )
 from accous.table.columns import Choices, ColumnEncoder
-from accous.table.kinds import CLASSES, REGRESSION, LabelTask, find_task
-from accous.table.model import BOOSTING, LINEAR, TableModel, make_estimator, save_table_model
+from accous.table.kinds import CLASSES, LabelTask, find_task
+from accous.table.model import LINEAR, TableModel, make_estimator, save_table_model
 from accous.table.options import FitOptions
 from accous.table.readers import (
     BadRow,
@@ -61,10 +74,7 @@ from accous.table.readers import (
 from accous.table.rows import write_rejects
 from accous.table.runs import chosen_columns, identify_file, require_free, require_separate_files
 
-# --- The offline stage on a table: read the reference, learn how to encode its columns, and cross-validate
-
-
-_N_FOLDS = 5
+# --- The offline stage on a table: read the reference, learn how to encode its columns, and hold rows out
 
 
 @dataclass(frozen=True)
@@ -101,22 +111,16 @@ class ReferenceTable:
     remarks: list[Remark]
     task: LabelTask = CLASSES
 
-    def part(self, n_rows: int, seed: int) -> ReferenceTable:
-        """Return its latest rows, or rows drawn at random if it has no order in time.
+    @property
+    def time_order(self) -> IntArray | None:
+        """The rows in order of time, which they are in; None if they have none."""
+        return np.arange(len(self.y)) if self.order.is_in_time else None
 
-        Parameters
-        ----------
-        n_rows : int
-        seed : int
-            For the draw.
-        """
-        n_all = len(self.y)
-        if n_rows == n_all:
-            return self
-        rows = np.arange(n_all - n_rows, n_all)
-        if not self.order.is_in_time:
-            rows = np.sort(np.random.default_rng(seed).permutation(n_all)[:n_rows])
-        return replace(self, frame=self.frame[rows], y=self.y[rows], X=self.X[rows])
+    def split(self, seed: int = 0) -> Split:
+        """Return which rows are held out of which fits."""
+        is_number = self.task.kind == "regressor"
+        strata = np.zeros(len(self.y), dtype=np.int64) if is_number else np.unique(self.y, return_inverse=True)[1]
+        return split_rows(strata, self.time_order, seed)
 
 
 def read_reference(
@@ -171,7 +175,7 @@ def read_reference(
     rows = ordered.rows[is_good[ordered.rows]]
     y = found_task.read(labels[rows], label, table.name)
     frame, X = frame[rows], np.ascontiguousarray(features.X[rows])
-    order = order or look_for_order(X, y, has_classes=found_task.name != REGRESSION)
+    order = order or look_for_order(X, y, has_classes=found_task.kind != "regressor")
     found = ReferenceTable(frame, y, encoder, X, bad_rows, order, choices, remarks, found_task)
     return replace(found, remarks=remarks_on_repeats(frame, y, is_whole=not choices.drop) + remarks + _remarks(found))
 
@@ -191,70 +195,36 @@ MakeModel = Callable[[ColumnEncoder], Any]
 """Makes an unfitted model for features that an encoder makes."""
 
 
-def cross_validate(reference: ReferenceTable, make_model: MakeModel, *, seed: int) -> FloatArray | None:
-    """Return the losses of held-out rows of the reference, preprocessing included: errors, or how far numbers are off.
+def hold_out_rows(
+    reference: ReferenceTable, fits_on: Callable[[ColumnEncoder], list[Callable[[Any, Any], Any]]], split: Split
+) -> tuple[FloatArray, ...] | None:
+    """Return what each of a few models answers for held-out rows of the reference, preprocessing included.
 
-    If the rows are in order of time, they are divided into five blocks, and each block is predicted by a fit on all
-    blocks before it. Otherwise there are five random folds.
-
-    It is None if there are too few rows: a fold is empty, or the others have a single class or no usable column.
+    It is None if nothing can be held out, or the rows to fit on have no usable column.
 
     Parameters
     ----------
     reference : ReferenceTable
-    make_model : callable
-    seed : int
-        For the random folds.
+    fits_on : callable
+        Returns functions that fit a model each, for features that an encoder makes.
+    split : list
+        Which rows to fit on, and which to predict.
     """
-    if reference.order.is_in_time:
-        return _chain_forward(reference, make_model)
-    fold_of_row = _folds(reference.y, seed)
-    losses = np.zeros(len(reference.y))
-    for fold in range(_N_FOLDS):
-        is_held = fold_of_row == fold
-        if not is_held.any() or len(np.unique(reference.y[~is_held])) < 2:
-            return None
-        predicted = _predict_rest(reference, np.flatnonzero(~is_held), np.flatnonzero(is_held), make_model)
-        if predicted is None:
-            return None
-        losses[is_held] = _losses(reference, predicted, reference.y[is_held])
-    return losses
+    classes = None if reference.task.kind == "regressor" else np.unique(reference.y)
 
-
-def _losses(reference: ReferenceTable, predicted: Any, y: NDArray[Any]) -> FloatArray:
-    """Return 1 for classes that are wrong and 0 for others, or how far numbers are off."""
-    return np.asarray(np.abs(y - predicted) if reference.task.name == REGRESSION else predicted != y, dtype=np.float64)
-
-
-def time_blocks(n_rows: int) -> list[tuple[int, int]]:
-    """Return the second to fifth block of rows in order of time, as first row and end; none if there are too few."""
-    cuts = np.linspace(0, n_rows, _N_FOLDS + 1).astype(int).tolist()
-    return [] if n_rows < 2 * _N_FOLDS else list(pairwise(cuts[1:]))
-
-
-def _chain_forward(reference: ReferenceTable, make_model: MakeModel) -> FloatArray | None:
-    """Return the losses in the second to fifth block of rows, each predicted from all rows before it."""
-    losses: list[FloatArray] = []
-    for start, end in time_blocks(len(reference.y)):
-        predicted: Any = reference.y[0]  # while there is a single class, it is all that a model can predict
-        if len(np.unique(reference.y[:start])) > 1:
-            predicted = _predict_rest(reference, np.arange(start), np.arange(start, end), make_model)
-        if predicted is not None:
-            losses.append(_losses(reference, predicted, reference.y[start:end]))
-    return np.concatenate(losses) if losses else None
-
-
-def _predict_rest(
-    reference: ReferenceTable, rows: NDArray[np.intp], rest: NDArray[np.intp], make_model: MakeModel
-) -> NDArray[Any] | None:
-    """Predict the rest by a fit on these rows; None if they have no usable column."""
-    try:
+    def answer(rows: IntArray, rest: IntArray) -> tuple[FloatArray, ...]:
         encoder = ColumnEncoder.learn(reference.frame[rows], reference.choices)
+        X, later = (encoder.encode(reference.frame[each]).X for each in (rows, rest))
+        if classes is not None and len(np.unique(reference.y[rows])) < 2:
+            # While there is a single class, it is all that a model can predict.
+            constant = DummyClassifier().fit(X, reference.y[rows])
+            return tuple(answers_of(constant, later, classes) for _ in fits_on(encoder))
+        return tuple(answers_of(fit(X, reference.y[rows]), later, classes) for fit in fits_on(encoder))
+
+    try:
+        return hold_out(split, answer) if split else None
     except DataError:
         return None
-    model = make_model(encoder).set_params(ratio=NoShift())
-    model.fit(encoder.encode(reference.frame[rows]).X, reference.y[rows], order=False)
-    return model.predict(encoder.encode(reference.frame[rest]).X)
 
 
 def _read_frame(table: TableReader, label: str, choices: Choices) -> tuple[pl.DataFrame, list[Chunk]]:
@@ -318,18 +288,6 @@ def _columns_to_read(table: TableReader, label: str, choices: Choices) -> list[s
     return wanted
 
 
-def _folds(y: NDArray[Any], seed: int) -> NDArray[np.int64]:
-    """Distribute the rows of each class over the folds, in random order."""
-    folds = np.empty(len(y), dtype=np.int64)
-    random = np.random.default_rng(seed)
-    n_dealt = 0
-    for label in np.unique(y):
-        rows = random.permutation(np.flatnonzero(y == label))
-        folds[rows] = (n_dealt + np.arange(len(rows))) % _N_FOLDS
-        n_dealt += len(rows)
-    return folds
-
-
 def _bad_labels(pieces: list[Chunk], label: str, labels: pl.Series, is_no_number: NDArray[np.bool_]) -> list[BadRow]:
     """Return the rows whose label is missing or cannot be used."""
     reasons = ((labels.is_null().to_numpy(), "the label is missing"), (is_no_number, "the label is not a number"))
@@ -345,165 +303,12 @@ def _bad_row(pieces: list[Chunk], row: int, column: str, reason: str) -> BadRow:
     raise IndexError(row)
 
 
-# --- Which predictor --estimator auto takes: linear or boosting, by what the labelled reference shows
-
-
-AUTO = "auto"
-CANDIDATES = (LINEAR, BOOSTING)
-FEWEST_ROWS = 500
-_N_BLOCKS = 4
-_CLEAR_LEAD = 1.5  # standard errors
-# Rows times features times classes: with more, fitting both a dozen times takes too long, and a part has to do.
-MOST_NUMBERS, ENOUGH_NUMBERS = 5_000_000, 1_000_000
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What a predictor did on the reference.
-
-    Attributes
-    ----------
-    name : str
-    losses : array of float, optional
-        Of rows that it was not fitted on, the same rows for all: 1 where a class is wrong, or how far a number is off.
-        None if there are too few.
-    is_ordered : bool
-        Whether these rows are in order of time.
-    backtest : Backtest, optional
-        Its replay; None without an order in time.
-    """
-
-    name: str
-    losses: FloatArray | None
-    is_ordered: bool
-    backtest: Backtest | None
-
-    @property
-    def accuracy(self) -> float | None:
-        """The cross-validated accuracy of classes."""
-        return None if self.losses is None else float((1.0 - self.losses).mean())
-
-    @property
-    def error(self) -> float | None:
-        """The cross-validated error, or mean absolute error."""
-        return None if self.losses is None else float(self.losses.mean())
-
-    @property
-    def gain(self) -> float | None:
-        """Error with adaptation minus error without, in the replays; None if nothing was replayed."""
-        evidence = None if self.backtest is None else self.backtest.evidence
-        return None if self.backtest is None or evidence is None else evidence.gain * self.backtest.scale.one
-
-    @property
-    def errors(self) -> tuple[float | None, float | None]:
-        """Errors without and with adaptation."""
-        if self.error is None:
-            return None, None
-        return self.error, None if self.gain is None else max(0.0, self.error + self.gain)
-
-    @property
-    def errors_of_blocks(self) -> list[float]:
-        """Errors in blocks of time, less what adaptation saves if it is free to act.
-
-        A strict guard lets little of the gain of a replay through, and none that can be counted on.
-        """
-        assert self.losses is not None
-        saved = 0.0 if self.is_held_back else min(0.0, self.gain or 0.0)
-        return [float(block.mean()) + saved for block in np.array_split(self.losses, _N_BLOCKS)]
-
-    @property
-    def is_held_back(self) -> bool:
-        """Whether the replay asks for a guard that lets little of the gain of adaptation through."""
-        evidence = None if self.backtest is None else self.backtest.evidence
-        return self.backtest is not None and choose_guard(evidence, self.backtest.adaptation) not in (FREE, LENIENT)
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The predictor that was taken, and why.
-
-    Attributes
-    ----------
-    name : str
-    reason : str
-        In one sentence.
-    trials : tuple of Trial
-        What was compared; empty if nothing was.
-    """
-
-    name: str
-    reason: str
-    trials: tuple[Trial, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the choice, ready for JSON."""
-        compared = {trial.name: {"error": trial.error, "adapted_minus_fixed": trial.gain} for trial in self.trials}
-        return {"reason": self.reason, "compared": compared}
-
-
-def n_rows_to_compare(n_rows: int, n_features: int, n_classes: int) -> int:
-    """Return on how many rows of a reference predictors are compared: on all, or on some thousands of a large one."""
-    n_numbers = n_features * n_classes
-    if n_rows * n_numbers <= MOST_NUMBERS:
-        return n_rows
-    return min(n_rows, max(FEWEST_ROWS, ENOUGH_NUMBERS // n_numbers))
-
-
-def is_worth_comparing(n_rows: int, n_features: int, n_classes: int) -> str:
-    """Return why a reference is too small or too wide to compare predictors on it; empty if it is not."""
-    if n_rows < FEWEST_ROWS:
-        return f"The reference has fewer than {FEWEST_ROWS} rows, too few to compare predictors."
-    if FEWEST_ROWS * n_features * n_classes > MOST_NUMBERS:
-        return "The reference has too many features and classes to compare predictors in reasonable time."
-    return ""
-
-
-def choose(linear: Trial, boosting: Trial) -> Choice:
-    """Choose by what the trials showed."""
-    trials = (linear, boosting)
-    if linear.losses is None or boosting.losses is None:
-        return Choice(LINEAR, "The reference has too few rows to compare predictors.", trials)
-    if linear.is_ordered:
-        name, reason = _choose_in_time(linear, boosting)
-        return Choice(name, reason + _said_of_gains(trials, name), trials)
-    gains = linear.losses - boosting.losses
-    is_clear = gains.mean() > gains.std() / np.sqrt(len(gains))
-    reason = "It is better by more than a standard error." if is_clear else "Boosting is not clearly better."
-    return Choice(BOOSTING if is_clear else LINEAR, reason, trials)
-
-
-def _choose_in_time(linear: Trial, boosting: Trial) -> tuple[str, str]:
-    """Return the predictor to take for later rows, and why."""
-    errors = np.array([linear.errors_of_blocks, boosting.errors_of_blocks])
-    leads = errors[1] - errors[0]
-    lead, noise = leads.mean(), leads.std(ddof=1) / np.sqrt(len(leads))
-    if abs(lead) <= 1e-9 * errors.mean():
-        return BOOSTING, "Neither is ahead on the reference, and boosting is the safer choice then."
-    if lead < 0.0:
-        return BOOSTING, "It is ahead on the reference."
-    if lead > _CLEAR_LEAD * noise:
-        return LINEAR, f"It is ahead, and by more than {_CLEAR_LEAD} standard errors between blocks of the reference."
-    return BOOSTING, (
-        f"Linear is ahead, but not by more than {_CLEAR_LEAD} standard errors between blocks of the reference: "
-        "boosting is the safer choice then."
-    )
-
-
-def _said_of_gains(trials: tuple[Trial, ...], taken: str) -> str:
-    """Say why a predictor was not taken although its error with adaptation is the smallest that is shown."""
-    shown = {trial.name: min(error for error in trial.errors if error is not None) for trial in trials}
-    smallest = min(shown, key=lambda name: (shown[name], name != taken))
-    first = next(trial for trial in trials if trial.name == smallest)
-    if smallest == taken or not first.is_held_back or (first.gain or 0.0) >= 0.0:
-        return ""
-    return f" What adaptation gained with {smallest} does not count: the guard would hold most of it back."
-
-
 # --- The ratio estimators by the names they have on the command line
 
 
+OWN_RATIO = "accous"
 _RATIOS: dict[str, type[RatioEstimator]] = {
-    "accous": OnlineDensityRatio,
+    OWN_RATIO: OnlineDensityRatio,
     "ulsif": ULSIF,
     "kliep": KLIEP,
     "kmm": KMM,
@@ -543,16 +348,16 @@ def error_of_constant(reference: ReferenceTable) -> float:
     an order, and with too few rows for blocks, it is that of all rows.
     """
     y, is_number = reference.y, reference.task.kind == "regressor"
-    blocks = time_blocks(len(y)) if reference.order.is_in_time else []
+    split = reference.split() if reference.order.is_in_time else []
+    everything = np.arange(len(y))
     losses = []
-    for start, end in blocks or [(0, len(y))]:
-        known = y[:start] if blocks else y
-        constant = np.median(known) if is_number else Counter(known.tolist()).most_common(1)[0][0]
-        losses.append(np.abs(y[start:end] - constant) if is_number else y[start:end] != constant)
+    for rows, rest in split or [(everything, everything)]:
+        constant = np.median(y[rows]) if is_number else Counter(y[rows].tolist()).most_common(1)[0][0]
+        losses.append(np.abs(y[rest] - constant) if is_number else y[rest] != constant)
     return float(np.concatenate(losses).mean())
 
 
-# --- The job of accous fit from a labelled table to a model's folder: read, compare, cross-validate, fit, save
+# --- The job of accous fit from a labelled table to a model's folder: read, hold rows out, replay, fit, save
 
 
 _BATCH_SIZE = 10
@@ -571,6 +376,12 @@ def order_in_words(order: Order) -> str:
     return f"{order.sentence} {_OTHERWISE.get(order.kind, '')}".strip()
 
 
+# Features times classes: with more, boosted trees take too long.
+_MOST_FEATURES_OF_CLASSES = 10_000
+# What share of the work is done after the steps of a fit with an order.
+_OF_HOLDING_OUT, _OF_REPLAYS = 0.15, 0.85
+
+
 class FitJob:
     """Fits a table model on a labelled table and saves it.
 
@@ -587,22 +398,24 @@ class FitJob:
         The label column.
     unit : str
         What rows are counted in: ``"line"`` or ``"row"``.
-    choice : Choice, optional
-        The predictor that ``auto`` took, after `choose_estimator`.
+    combination : Combination, optional
+        How linear and boosting predict together with ``auto``, after `hold_out`.
+    held_out : HeldOut, optional
+        Predictions for held-out rows, after `hold_out`; None if there are too few rows.
     """
 
     def __init__(self, options: FitOptions) -> None:
         _require_free_places(options)
         self.options = options
-        self._ratio = make_ratio(
-            options.ratio,
-            seed=options.seed,
-            feature_map=options.feature_map,
-            loss=options.loss,
-            max_ratio=options.max_ratio,
-        )
-        self.choice: Choice | None = None
-        self._trials: dict[str, Trial] = {}
+        given = {"feature_map": options.feature_map, "loss": options.loss, "max_ratio": options.max_ratio}
+        ratio = make_ratio(options.ratio, seed=options.seed, **given)
+        # The model's own ratio, which "auto" clips, if nothing else is asked for.
+        is_own = options.ratio == OWN_RATIO and all(value is None for value in given.values())
+        self._ratio = None if is_own else ratio
+        self.combination: Combination | None = None
+        self.held_out: HeldOut | None = None
+        self._backtest: Backtest | None = None
+        self._has_tried = False
         if options.estimator != AUTO:
             self._check_estimator()
         table = open_table(options.reference, options.format, encoding=options.encoding, separator=options.separator)
@@ -642,54 +455,81 @@ class FitJob:
     @property
     def estimator(self) -> str:
         """Name of the predictor to fit."""
-        return self.options.estimator if self.choice is None else self.choice.name
+        return LINEAR if self.options.estimator == AUTO and self.why_linear else self.options.estimator
 
-    def choose_estimator(self) -> None:
-        """Compare predictors on the reference if the options leave the choice open."""
-        if self.options.estimator != AUTO or self.choice is not None:
+    @cached_property
+    def why_linear(self) -> str:
+        """Why ``auto`` is linear alone, in a sentence; empty if it is not."""
+        if len(self.reference.y) < FEWEST_ROWS_OF_TREES:
+            return f"The reference has fewer than {FEWEST_ROWS_OF_TREES} rows, too few for boosted trees beside it."
+        n_classes = 1 if self.reference.task.kind == "regressor" else len(np.unique(self.reference.y))
+        if self.reference.X.shape[1] * n_classes > _MOST_FEATURES_OF_CLASSES:
+            return "The reference has too many features and classes for boosted trees in reasonable time."
+        return ""
+
+    def hold_out(self, on_progress: Callable[[float], None] = lambda _: None) -> None:
+        """Predict held-out rows of the reference, once, and decide by them how predictors are combined.
+
+        Parameters
+        ----------
+        on_progress : callable
+            Called with the share of the work that is done.
+        """
+        if self._has_tried:
             return
-        reference = self.reference
-        given = [name for name, value in (("--C", self.options.C), ("--alpha", self.options.alpha)) if value != 1.0]
-        reason = f"{given[0]} is given, which is for this predictor." if given else ""
-        n_classes = 1 if reference.task.kind == "regressor" else len(np.unique(reference.y))
-        shape = (*reference.X.shape, n_classes)
-        reason = reason or is_worth_comparing(*shape)
-        self.choice = Choice(LINEAR, reason) if reason else self._compare(n_rows_to_compare(*shape))
+        self._has_tried, reference = True, self.reference
+        make_model, is_pair = self._maker(), self.estimator == AUTO
+        split, n_done = reference.split(self.options.seed), iter(range(1, 1 + N_FOLDS))
+        self.combination = Combination() if is_pair else None
 
-    def _compare(self, n_rows: int) -> Choice:
-        """Choose by trials on so many rows."""
-        n_all = len(self.reference.y)
-        if n_rows == n_all:
-            linear, boosting = map(self._try, CANDIDATES)
-            return choose(linear, boosting)
-        part = self.reference.part(n_rows, self.options.seed)
-        linear, boosting = (self._trial(name, part) for name in CANDIDATES)
-        which = "the latest" if self.is_ordered else "a sample of"
-        where = f" The two were compared on {which} {n_rows:,} of {n_all:,} rows, because all would take too long."
-        found = choose(linear, boosting)
-        return replace(found, reason=found.reason + where)
+        def fits_on(encoder: ColumnEncoder) -> list[Callable[[Any, Any], Any]]:
+            model = make_model(encoder).set_params(ratio=NoShift())
+            parts = (Combination(0.0), Combination(1.0)) if is_pair else (None,)
+            on_progress(next(n_done) / len(split))
+            return [partial(clone(model).fit_with, order=False, combination=part) for part in parts]
 
-    def _try(self, name: str) -> Trial:
-        """Cross-validate a predictor and replay the reference with it, once."""
-        if name not in self._trials:
-            self._trials[name] = self._trial(name, self.reference)
-        return self._trials[name]
-
-    def _trial(self, name: str, reference: ReferenceTable) -> Trial:
         with _without_warnings():
-            losses = cross_validate(reference, self._maker(name), seed=self.options.seed)
-        return Trial(name, losses, self.is_ordered, self._replay(name, reference))
+            found = hold_out_rows(reference, fits_on, split)
+        if found is None:
+            return
+        answers = found[0]
+        if is_pair:
+            model = make_model(reference.encoder)
+            task = model.read_task(reference.y)
+            self.combination = combine(task, split, found[0], found[1], model.class_weights(task))
+            answers = self.combination.mixed(*found)
+        self.held_out = held_out_of(split, answers, is_in_time=reference.order.is_in_time)
 
-    def fit_and_save(self) -> TableModel:
-        """Fit on the whole reference and save the model."""
-        self.choose_estimator()
-        options, reference, trial = self.options, self.reference, self._try(self.estimator)
-        with _without_warnings():
-            model = self._maker(self.estimator)(reference.encoder)
-            model.fit(reference.X, reference.y, order=trial.backtest or (False if self.is_ordered else reference.order))
-        table_model = TableModel(
-            model=model, encoder=reference.encoder, label=self.label, settings=self._settings(trial)
-        )
+    @property
+    def error(self) -> float | None:
+        """The share of wrong classes among the held-out rows, or how far numbers are off on average."""
+        held = self.held_out
+        if held is None:
+            return None
+        y = self.reference.y
+        if self.reference.task.kind == "regressor":
+            return float(np.abs(y[held.rows] - held.predicted).mean())
+        return float(np.mean(np.unique(y)[held.predicted] != y[held.rows]))
+
+    def fit_and_save(self, on_progress: Callable[[float], None] = lambda _: None) -> TableModel:
+        """Fit on the whole reference and save the model.
+
+        Parameters
+        ----------
+        on_progress : callable
+            Called with the share of the work that is done.
+        """
+        options, reference = self.options, self.reference
+        with sharing_fits():
+            self.hold_out(lambda share: on_progress(_OF_HOLDING_OUT * share))
+            found = self._replayed(lambda share: on_progress(_OF_HOLDING_OUT + (_OF_REPLAYS - _OF_HOLDING_OUT) * share))
+            on_progress(_OF_REPLAYS)
+            with _without_warnings():
+                model = self._maker()(reference.encoder)
+                order = found or (False if self.is_ordered else reference.order)
+                model.fit_with(reference.X, reference.y, order=order, combination=self.combination)
+        model.held_out_ = self.held_out
+        table_model = TableModel(model=model, encoder=reference.encoder, label=self.label, settings=self._settings())
         folder = options.output
         assert folder is not None
         try:
@@ -713,12 +553,14 @@ class FitJob:
             Called with the share of the work that is done.
         """
         self.require_order()
-        self.choose_estimator()
-        tried = self._trials.get(self.estimator)
-        if tried is not None and tried.backtest is not None and batch_size == _BATCH_SIZE:
-            return tried.backtest  # from the comparison of predictors
-        with _without_warnings():
-            return replay(self.reference, self._maker(self.estimator), batch_size=batch_size, on_progress=on_progress)
+        with sharing_fits(), _without_warnings():
+            self.hold_out(lambda share: on_progress(_OF_HOLDING_OUT * share))
+            return replay(
+                self.reference,
+                self._maker(),
+                batch_size=batch_size,
+                on_progress=lambda share: on_progress(_OF_HOLDING_OUT + (1.0 - _OF_HOLDING_OUT) * share),
+            )
 
     def require_order(self) -> None:
         """Raise a ParameterError if the rows have no order in time."""
@@ -728,13 +570,13 @@ class FitJob:
                 "are in order already."
             )
 
-    def _replay(self, name: str, reference: ReferenceTable) -> Backtest | None:
-        """Replay rows of the reference if they have an order and are enough."""
+    def _replayed(self, on_progress: Callable[[float], None]) -> Backtest | None:
+        """Replay the reference if its rows have an order and are enough."""
         if not self.is_ordered:
             return None
         try:
             with _without_warnings():
-                return replay(reference, self._maker(name), batch_size=_BATCH_SIZE, on_progress=lambda _: None)
+                return replay(self.reference, self._maker(), batch_size=_BATCH_SIZE, on_progress=on_progress)
         except DataError:
             # Too few rows, or a part without a usable column: nothing is verified then.
             return None
@@ -765,10 +607,12 @@ class FitJob:
             raise ParameterError("--C is for classes: the penalty of a regression is --alpha.")
         if options.alpha != 1.0 and kind == "classifier":
             raise ParameterError("--alpha is for numbers to predict: the penalty of a classifier is --C.")
+        if options.class_weight is not None and kind == "regressor":
+            raise ParameterError("--class-weight is for classes: numbers to predict have none.")
 
-    def _maker(self, name: str) -> Callable[[ColumnEncoder], Any]:
+    def _maker(self) -> MakeModel:
         """Return what makes an unfitted model for the features of an encoder."""
-        options, kind = self.options, self.reference.task.kind
+        options, kind, name = self.options, self.reference.task.kind, self.estimator
         # The encoder has scaled the numbers already; categories keep the scale of 0 and 1.
         shared: dict[str, Any] = {
             "refit_budget": options.refit_budget,
@@ -780,17 +624,23 @@ class FitJob:
         def make_model(encoder: ColumnEncoder) -> Any:
             estimator = make_estimator(name, kind=kind, seed=options.seed, blocks=encoder.blocks)
             if kind == "regressor":
-                return AdaptiveRegressor(estimator, self._ratio, alpha=options.alpha, **shared)
-            return AdaptiveClassifier(estimator, self._ratio, C=options.C, **shared)
+                model: Any = AdaptiveRegressor(estimator, self._ratio, alpha=options.alpha, **shared)
+            else:
+                model = AdaptiveClassifier(
+                    estimator, self._ratio, C=options.C, class_weight=options.class_weight, **shared
+                )
+            if self.combination is not None:
+                model.combination_ = self.combination  # for replays
+            return model
 
         return make_model
 
-    def _settings(self, trial: Trial) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
         options, y = self.options, self.reference.y
         settings: dict[str, Any] = {"reference": self._name, "n_reference": len(y), "ratio": options.ratio}
         settings |= {
             "estimator": self.estimator,
-            "choice": None if self.choice is None else self.choice.to_json(),
+            "predictors": None if self.combination is None else self.combination.to_json(),
             **({"alpha": options.alpha} if self.reference.task.kind == "regressor" else {"C": options.C}),
             "seed": options.seed,
             "order": self.reference.order.to_json(),
@@ -803,8 +653,9 @@ class FitJob:
         settings["error_of_constant"] = error_of_constant(self.reference)
         if self.reference.task.kind == "regressor":
             spread = float(np.abs(y - np.median(y)).mean())
-            return settings | {"task": self.reference.task.name, "error": trial.error, "error_of_median": spread}
-        return settings | {"accuracy": trial.accuracy, "largest_class": max(Counter(y.tolist()).values()) / len(y)}
+            return settings | {"task": self.reference.task.name, "error": self.error, "error_of_median": spread}
+        accuracy = None if self.error is None else 1.0 - self.error
+        return settings | {"accuracy": accuracy, "largest_class": max(Counter(y.tolist()).values()) / len(y)}
 
 
 def _require_free_places(options: FitOptions) -> None:

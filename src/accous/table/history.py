@@ -352,6 +352,11 @@ class History:
         np.add.at(self._points.late, places[~is_open], added[~is_open])
         self._open.late[0] += added[is_open].sum(axis=0)
 
+    def forget_labels(self) -> None:
+        """Forget the labels that arrived late."""
+        self._points.late[:] = 0.0
+        self._open.late[:] = 0.0
+
     def column(self, name: str) -> NDArray[np.float64]:
         """Return a count or a reading of every point; NaN where there was no reading."""
         self._settle()

@@ -40,6 +40,7 @@ from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWa
 from accous.model.backtest import Backtest
 from accous.model.estimators import AdaptiveEstimator
 from accous.model.order import Order, OrderKind
+from accous.model.pair import AUTO, LinearAndTrees, make_trees
 from accous.model.round import log_onsets
 from accous.model.snapshot import Snapshot
 from accous.model.watching import LOOK_DECAY, NO_ROWS, RecentRows, recent_from_plain, shares_of_parts
@@ -64,26 +65,22 @@ from accous.table.kinds import (
     REGRESSION,
     LabelKind,
     check_labels,
+    key_texts,
     kind_of,
-    match_rows,
     place_texts,
-    written_intervals,
 )
 from accous.table.readers import is_usable, spread_vectors
 from accous.table.rows import (
-    RowNumbers,
     RowsToJoin,
     copies_in_words,
-    find_new,
+    features_from_json,
     like,
-    numbers_of_rows,
-    numbers_of_texts,
     predictions_frame,
-    remember,
     rows_to_join,
     to_polars,
 )
 from accous.table.runs import Job, LogPosition
+from accous.table.store import Store, StorePosition, first_id, unpack_scores
 from accous.table.summary import summarize_table_model
 from accous.text import count
 from accous.threads import Lockable
@@ -448,14 +445,6 @@ class LabelledRows:
             raise DataError(f"{name} must have one entry for each of the {len(self.labels)} rows, got {array.shape}.")
         return array
 
-    def keys(self, table: pl.DataFrame, key: str) -> NDArray[np.uint64]:
-        """Return a number for the key of each row; raise a DataError for a labelled row without a key."""
-        texts = place_texts(require_column(table, key))
-        missing = np.flatnonzero(texts.is_null().to_numpy() & self.labels.is_not_null().to_numpy())
-        if len(missing):
-            raise DataError(f"Row {missing[0]} of the frame (counted from 0) has no value in the key column {key!r}.")
-        return numbers_of_texts(texts.fill_null(""))
-
 
 def require_column(table: pl.DataFrame, name: str) -> pl.Series:
     """Return a column of a frame, or raise a DataError that names the others."""
@@ -511,7 +500,7 @@ def times_in_order(table: pl.DataFrame, settings: dict[str, Any]) -> NDArray[np.
 def match_frame(
     table: pl.DataFrame, labelled: LabelledRows, predictions: pl.DataFrame, key: str | None
 ) -> pl.DataFrame:
-    """Return the predictions that have a label, as `accous.table.kinds.match_predictions`, and their ``row``.
+    """Return the predictions that have a label: ``prediction``, ``round``, an interval, ``label`` and the ``row``.
 
     They are joined by the key, by the line if both frames have it, or by position.
     """
@@ -522,20 +511,28 @@ def match_frame(
             f"The frame has {count(table.height, 'row')} and the predictions {predictions.height:,}: join them by a "
             "column that both have, with key."
         )
-    for name in ("prediction", *((place_column,) if place_column else ())):
-        require_column(predictions, name)
-    places = (
-        pl.Series(np.arange(1, table.height + 1)).cast(pl.String)
-        if place_column is None
-        else place_texts(require_column(table, place_column))
-    )
-    rows = pl.DataFrame({"place": places, "label": labelled.labels})
-    found = match_rows([predictions], check_labels(rows, "The frame", place_column), "The predictions")
+    require_column(predictions, "prediction")
+    rows = pl.DataFrame({"place": _places(table, place_column), "label": labelled.labels})
+    once = check_labels(rows, "The frame", "position", place_column).rows
+    first = rows.with_row_index("row").drop_nulls().unique("place", keep="first").select("place", "row")
+    wanted = [each for each in ("round", "low", "high") if each in predictions.columns]
+    made = pl.DataFrame({"place": _places(predictions, place_column), "prediction": predictions["prediction"]})
+    made = made.with_columns(place_texts(made["prediction"]).alias("prediction")).hstack(predictions.select(wanted))
+    found = made.join(once, on="place", how="inner", maintain_order="left").join(first, on="place", how="left")
     if not found.height:
         how = place_column or "position"
         raise DataError(f"None of the labels belongs to a row of the predictions, joined by {how}.")
-    first = rows.with_row_index("row").drop_nulls().unique("place", keep="first").select("place", "row")
-    return found.join(first, on="place", how="left", maintain_order="left")
+    repeated = found.filter(found["place"].is_duplicated())["place"]
+    if len(repeated):
+        raise DataError(f"The predictions have several rows with {place_column} = {repeated[0]}: give another key.")
+    rounds = pl.col("round").cast(pl.Int64, strict=False) if "round" in wanted else pl.lit(None, pl.Int64)
+    return found.with_columns(round=rounds)
+
+
+def _places(table: pl.DataFrame, column: str | None) -> pl.Series:
+    if column is None:
+        return pl.Series(np.arange(table.height)).cast(pl.String)
+    return key_texts(require_column(table, column))
 
 
 # --- One round on encoded rows: what it found, and how the model predicts the rows and learns from them
@@ -618,17 +615,12 @@ class TableModel(Lockable):
     history : History
     job : Job, optional
         The last run of ``accous adapt``.
-    earlier_runs : tuple of Job
-        Runs before it that have predicted rows, oldest first.
     seasons : SeasonWatch, optional
         What each hour of the day did before; None until rows with times have been seen.
-    counted_labels : array of uint64
-        Which rows ``accous labels`` and `observe` have counted, by numbers made from the predictions and the place in
-        them.
-    joined_rows : array of uint64
-        Which rows ``accous extend``, or `extend` with a key, has added to the reference.
     watch : TableWatch
         What the columns of the last rows showed.
+    stored : StorePosition
+        How much of the folder's store of predictions the model contains.
     log_position : LogPosition, optional
         How much of the log of ``accous serve`` the model contains.
     """
@@ -639,11 +631,9 @@ class TableModel(Lockable):
     settings: dict[str, Any]
     history: History = field(default_factory=History)
     job: Job | None = None
-    earlier_runs: tuple[Job, ...] = ()
     seasons: SeasonWatch | None = None
-    counted_labels: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
-    joined_rows: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
     watch: TableWatch = field(default_factory=TableWatch)
+    stored: StorePosition = field(default_factory=StorePosition)
     log_position: LogPosition | None = None
 
     def __repr__(self) -> str:
@@ -864,8 +854,8 @@ class TableModel(Lockable):
             their rounds. Predictions from before rows joined the reference are left out: they say nothing about the
             present model. None predicts the rows now.
         key : str, optional
-            The column, in both frames, that labels and predictions are joined by. Each prediction then counts once,
-            however often you pass its label. None takes ``line``, if both have it, and else the position.
+            The column, in both frames, that labels and predictions are joined by. None takes ``line``, if both have it,
+            and else the position. What you pass twice counts twice; ``accous labels`` on a folder counts it once.
 
         Raises
         ------
@@ -888,39 +878,64 @@ class TableModel(Lockable):
     ) -> None:
         new = match_frame(table, labelled, predictions, key)
         new = new.filter(~self.model.is_before_joining(new["round"].to_numpy()))
-        numbers = np.empty(0, dtype=np.uint64)
-        if key is not None:
-            # Lines and positions say nothing: `predict` counts them anew in every frame.
-            numbers = numbers_of_rows(f"key {key}", numbers_of_texts(new["place"]), new["label"], new["round"])
-            is_new, _ = find_new(numbers, self.counted_labels)
-            new, numbers = new.filter(pl.Series(is_new)), numbers[is_new]
         if not new.height:
             return
         X, rows = None, new["row"].to_numpy()
         if set(self.encoder.used_columns) <= set(table.columns):
             X = self._usable(self.prepare(table), rows).X[rows]
-        predicted = self.kind.values(new["prediction"])
-        self.model.observe(
-            X,
-            self.kind.values(new["label"]),
-            predicted=predicted,
-            estimated=self.current().estimates_at(new["round"]),
-            intervals=None if self.kind.names else written_intervals(new),
-        )
-        self.note_late_labels(new)
-        self.counted_labels = remember(self.counted_labels, numbers)
+        ends = None
+        if not self.kind.names and {"low", "high"} <= set(new.columns):
+            ends = new.select(pl.col("low", "high").cast(pl.Float64)).fill_null(np.nan).to_numpy()
+        self._measure(X, new["label"], new["prediction"], new["round"], ends)
 
-    def note_late_labels(self, new: pl.DataFrame) -> None:
-        """Note in the history what late labels measured of the rounds that predicted their rows.
+    def _measure(
+        self,
+        X: NDArray[np.float64] | None,
+        labels: pl.Series,
+        predicted: pl.Series,
+        rounds: pl.Series,
+        intervals: NDArray[np.float64] | None,
+        *,
+        is_late: bool = True,
+    ) -> None:
+        """Compare labels with what was predicted, both as text, and note it in the history if they came late."""
+        kind = self.kind
+        estimated = self.current().estimates_at(rounds)
+        values, answers = kind.values(labels), kind.values(predicted)
+        self.model.observe(X, values, predicted=answers, estimated=estimated, intervals=intervals)
+        if is_late:
+            truths, found = kind.true_answers(labels), kind.true_answers(predicted)
+            losses = np.asarray(kind.losses(self.model, truths, found), dtype=np.float64)
+            self.history.add_labels(rounds.to_numpy().astype(np.float64), losses)
+
+    def count_labels(self, rows: pl.DataFrame, *, is_late: bool = True) -> int:
+        """Measure with labels of predictions that a store remembers; return how many are about earlier models.
 
         Parameters
         ----------
-        new : polars.DataFrame
-            The columns ``round``, ``prediction`` and ``label``, the last two as text.
+        rows : polars.DataFrame
+            As in `accous.table.store.Joined`.
+        is_late : bool, default=True
+            Whether the labels came after their rounds.
         """
-        truths, answers = (self.kind.true_answers(new[column]) for column in ("label", "prediction"))
-        losses = np.asarray(self.kind.losses(self.model, truths, answers), dtype=np.float64)
-        self.history.add_labels(new["round"].to_numpy().astype(np.float64), losses)
+        with self.lock():
+            # A row that is learned from belongs to the round that it ends, and was predicted before that.
+            is_earlier = self.model.is_before_joining((rows["round"] - rows["learned"]).to_numpy())
+            new = rows.filter(~is_earlier)
+            if new.height:
+                features = features_from_json(new["features"], self.encoder)
+                ends = None if self.kind.names else unpack_scores(new["scores"].to_list(), 2)
+                X = None if features is None else features.X
+                self._measure(X, new["given"], new["predicted"], new["round"], ends, is_late=is_late)
+        return int(is_earlier.sum())
+
+    def recount_labels(self, labelled: pl.DataFrame) -> None:
+        """Measure anew with all labels of a store, in the order in which they came, as if there had been no others."""
+        with self.lock():
+            self.model.forget_labels()
+            self.history.forget_labels()
+            for (batch,), rows in labelled.group_by("label_batch", maintain_order=True):
+                self.count_labels(rows, is_late=batch != 0)
 
     def extend(
         self,
@@ -928,7 +943,6 @@ class TableModel(Lockable):
         y: Any = None,
         sample_weight: Any = None,
         *,
-        key: str | None = None,
         order: Any = None,
         max_reference: int | None = None,
         drop: str = "oldest",
@@ -947,8 +961,6 @@ class TableModel(Lockable):
             The labels, or the column that holds them. None is the label column of the reference.
         sample_weight : array of shape (n_rows,), optional
             Base weights of the rows. None gives each the mean base weight of the reference.
-        key : str, optional
-            A column that names the rows. A row whose key has joined before is left out.
         order : bool or array of shape (n_rows,), optional
             None sorts the rows by the column that ``fit`` sorted the reference by, if it did. True says that they are
             in order of time, an array gives their times, and False says that they have no order.
@@ -969,17 +981,12 @@ class TableModel(Lockable):
         if order is None:
             rows, order = rows[times_in_order(table[rows], self.settings)], True
         features = self._usable(self.prepare(frame), rows)
-        numbers = None
-        if key is not None:
-            by_key = numbers_of_rows(f"key {key}", labelled.keys(table, key)[rows], labelled.labels[rows])
-            numbers = RowNumbers((by_key,), (by_key,))
         weights = None if sample_weight is None else labelled.per_row(sample_weight, "sample_weight")[rows]
         times = order if isinstance(order, (bool, np.bool_)) else labelled.per_row(order, "order")[rows]
         found = self.extend_rows(
             features.X[rows],
             labelled.labels[rows],
             features.marks[rows],
-            numbers=numbers,
             sample_weight=weights,
             order=times,
             max_reference=max_reference,
@@ -995,13 +1002,12 @@ class TableModel(Lockable):
         labels: pl.Series,
         marks: Marks,
         *,
-        numbers: RowNumbers | None = None,
         sample_weight: NDArray[np.float64] | None = None,
         order: Any = True,
         max_reference: int | None = None,
         drop: str = "oldest",
     ) -> RowsToJoin:
-        """Add encoded rows to the reference; those that are remembered, or in the reference already, are left out.
+        """Add encoded rows to the reference; those that it has already are left out.
 
         Parameters
         ----------
@@ -1009,8 +1015,6 @@ class TableModel(Lockable):
         labels : polars.Series
             As text.
         marks : Marks
-        numbers : RowNumbers, optional
-            What the rows are remembered by.
         sample_weight, order, max_reference, drop
             As for `extend`.
 
@@ -1020,8 +1024,7 @@ class TableModel(Lockable):
             Which rows have joined, and which are in the reference already.
         """
         with self.lock():
-            is_unknown = np.ones(len(X), dtype=bool) if numbers is None else numbers.find_new(self.joined_rows)
-            found = rows_to_join(self.model, self.kind, X, labels, is_unknown)
+            found = rows_to_join(self.model, self.kind, X, labels)
             rows = np.flatnonzero(found.is_new)
             if not len(rows):
                 return found
@@ -1042,8 +1045,6 @@ class TableModel(Lockable):
             if new_classes:
                 earlier = self.settings.get("new_classes", [])
                 self.settings = self.settings | {"new_classes": [*earlier, *new_classes]}
-            if numbers is not None:
-                self.joined_rows = numbers.remember(self.joined_rows, is_unknown)
         return found
 
     def _new_classes(self, values: NDArray[Any]) -> list[str]:
@@ -1213,8 +1214,8 @@ def make_estimator(name: str, *, kind: str, seed: int, blocks: tuple[Block, ...]
     Parameters
     ----------
     name : str
-        "linear", "boosting", "forest", or MODULE:NAME, a function without arguments that returns a scikit-learn
-        estimator.
+        "auto" (linear and boosting together), "linear", "boosting", "forest", or MODULE:NAME, a function without
+        arguments that returns a scikit-learn estimator.
     kind : {"classifier", "regressor"}
     seed : int
         For every ``random_state``; those that a function of the user's has set are kept.
@@ -1229,6 +1230,8 @@ def make_estimator(name: str, *, kind: str, seed: int, blocks: tuple[Block, ...]
     """
     if is_own_code(name):
         return _seeded(_import_factory(name)(), seed)
+    if name == AUTO:
+        return LinearAndTrees(_on_plain_columns(blocks, lambda categories: make_trees(kind, seed, categories)))
     if name not in NAMES:
         raise ParameterError(
             f"--estimator must be one of auto, {', '.join(NAMES)} or MODULE:NAME, got {name!r}"
@@ -1237,7 +1240,11 @@ def make_estimator(name: str, *, kind: str, seed: int, blocks: tuple[Block, ...]
     if name == LINEAR:
         return None
     cls = getattr(import_module("sklearn.ensemble"), _CLASSES[kind, name])
-    return _make_boosting(cls, seed, blocks) if name == BOOSTING else cls(**_FOREST, random_state=seed)
+    if name == FOREST:
+        return cls(**_FOREST, random_state=seed)
+    return _on_plain_columns(
+        blocks, lambda categories: cls(**_BOOSTING, categorical_features=categories, random_state=seed)
+    )
 
 
 def is_own_code(name: str) -> bool:
@@ -1245,12 +1252,12 @@ def is_own_code(name: str) -> bool:
     return ":" in name
 
 
-def _make_boosting(cls: type[Any], seed: int, blocks: tuple[Block, ...]) -> Any:
+def _on_plain_columns(blocks: tuple[Block, ...], make_trees: Callable[[list[bool] | None], Any]) -> Any:
+    """Return trees that read categories and missing values as such; they are made for the columns that hold codes."""
     from sklearn.pipeline import make_pipeline
 
     categories = is_category(blocks)
-    boosting = cls(**_BOOSTING, categorical_features=categories if any(categories) else None, random_state=seed)
-    return make_pipeline(PlainColumns(blocks), boosting)
+    return make_pipeline(PlainColumns(blocks), make_trees(categories if any(categories) else None))
 
 
 def _seeded(estimator: Any, seed: int) -> Any:
@@ -1326,10 +1333,8 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
         progress = {
             "history": table_model.history.to_plain(),
             "job": to_plain(table_model.job),
-            "earlier_runs": to_plain(table_model.earlier_runs),
             "watch": table_model.watch.to_plain(),
-            "counted_labels": table_model.counted_labels,
-            "joined_rows": table_model.joined_rows,
+            "stored": to_plain(table_model.stored),
             "seasons": to_plain(table_model.seasons),
             "log_position": to_plain(table_model.log_position),
         }
@@ -1358,6 +1363,21 @@ def load_table_model(folder: Path, estimator: str | None = None) -> TableModel:
     if attached is None or progress is None:
         raise _saved_from_python(folder)
     return restore_table_model(model, attached, progress, folder)
+
+
+def open_store(table_model: TableModel, folder: Path, *, only_adds: bool = False) -> Store:
+    """Open what the folder of a model remembers of its predictions; what the model does not contain is taken back.
+
+    Parameters
+    ----------
+    table_model : TableModel
+        As it was loaded from the folder.
+    folder : Path
+    only_adds : bool, default=False
+        Whether predictions are added that nothing is learned from: then another process may use the folder.
+    """
+    position = None if only_adds else table_model.stored
+    return Store.open(folder, position, start=first_id(table_model.settings, table_model.label))
 
 
 def read_log_position(folder: Path) -> LogPosition | None:
@@ -1428,10 +1448,8 @@ def _restored(model: Any, attached: dict[str, Any], progress: dict[str, Any], fo
         settings=attached["settings"],
         history=History.from_plain(progress["history"]),
         job=from_plain(Job | None, progress["job"]),
-        earlier_runs=from_plain(tuple[Job, ...], progress["earlier_runs"]),
         seasons=from_plain(SeasonWatch | None, progress["seasons"]),
-        counted_labels=progress["counted_labels"],
-        joined_rows=progress["joined_rows"],
         watch=watch_from_plain(progress["watch"]),
+        stored=from_plain(StorePosition | None, progress.get("stored")) or StorePosition(),
         log_position=from_plain(LogPosition | None, progress["log_position"]),
     )

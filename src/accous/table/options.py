@@ -62,7 +62,7 @@ def _in_panel(panel: str) -> Callable[..., Any]:
 
 _MODEL, _TABLE, _ROUNDS, _RUN = "The model", "The table", "Rounds", "The run"
 _of_model, _of_table, _of_rounds, _of_run = map(_in_panel, (_MODEL, _TABLE, _ROUNDS, _RUN))
-_LARGEST_BATCH, _LARGEST_REFERENCE = 1_000_000, 100_000_000
+_LARGEST_BATCH, _LARGEST_REFERENCE, _MOST_DAYS = 1_000_000, 100_000_000, 36_500
 LARGEST_SEED = 2**32 - 1
 
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
@@ -147,13 +147,6 @@ _Predictions = Annotated[
         "--output", "-o", metavar="PREDICTIONS", help="A .csv, .tsv, .jsonl or .parquet file; - is stdout, as CSV."
     ),
 ]
-_EarlierPredictions = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE",
-        help="What accous adapt has written. Default: the output of the last run that has predicted rows.",
-    ),
-]
 _Key = Annotated[
     str | None, typer.Option(metavar="COL", help="Column that identifies a row, copied in place of its line number.")
 ]
@@ -180,7 +173,7 @@ class FitOptions:
         str,
         _of_model(
             metavar="auto|linear|boosting|forest|MODULE:NAME",
-            help="What predicts; auto compares linear and boosting. MODULE:NAME: your function that makes a "
+            help="What predicts; auto: linear and boosting together. MODULE:NAME: your function that makes a "
             "classifier.",
         ),
     ] = "auto"
@@ -198,6 +191,15 @@ class FitOptions:
     max_ratio: Annotated[float | None, _of_model(help="Upper bound of the ratios; 100.")] = None
     C: Annotated[float, _of_model("--C", help="Inverse regularization strength of linear.")] = 1.0
     alpha: Annotated[float, _of_model(help="Penalty of the linear regression of numbers.")] = 1.0
+    class_weight: Annotated[
+        str | None,
+        one_of(
+            "--class-weight",
+            "balanced",
+            help="Let rare classes weigh as much as frequent ones.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None
     refit_budget: Annotated[
         float | None, _of_model(metavar="SHARE", help="Largest share of the time for refits of forest or MODULE:NAME.")
     ] = 0.2
@@ -233,7 +235,7 @@ class BacktestOptions:
     batch_size: Annotated[int, between("--batch-size", 1, _LARGEST_BATCH, help="Rows in a round of the replay.")] = 10
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="A picture of the replays, such as .png.")] = None
     estimator: Annotated[
-        str, _of_model(metavar="auto|linear|boosting|forest|MODULE:NAME", help="What predicts; auto: chosen as in fit.")
+        str, _of_model(metavar="auto|linear|boosting|forest|MODULE:NAME", help="What predicts; auto: as in fit.")
     ] = "auto"
     drop: _Drop = None
     categorical: _Categorical = None
@@ -295,6 +297,17 @@ class AdaptOptions:
         bool, _of_run("--follow", help="Wait for more rows at the end of the file; stop with Ctrl-C.")
     ] = False
     save_every: Annotated[str, _of_run(metavar="N|Ns", help="Save every N rounds (1000) or N seconds (30s).")] = "30s"
+    keep_days: Annotated[
+        int,
+        between(
+            "--keep-days",
+            1,
+            _MOST_DAYS,
+            metavar="N",
+            help="Forget predictions, and what was asked and answered about them, after so many days.",
+            rich_help_panel=_RUN,
+        ),
+    ] = 90
     new: Annotated[bool, _of_run("--new", help="Start a new run, and abandon an unfinished one.")] = False
     force: Annotated[bool, _of_run("--force", help="Replace existing predictions.")] = False
     format: _Format = None
@@ -380,26 +393,37 @@ class LabelsOptions:
 
     model: ModelFolder
     labels: Annotated[
-        str, typer.Argument(metavar="LABELS", help="Late labels: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
-    ]
+        str | None, typer.Argument(metavar="LABELS", help="Late labels: CSV, TSV, JSON lines or Parquet; - is stdin.")
+    ] = None
     key: Annotated[
         str | None,
         typer.Option(
             metavar="COL",
-            help="Column that names the row, in the labels and in the predictions. Default: the key of the run, or "
-            "line, if the labels have it; otherwise by position.",
+            help="Column that names the row, as for accous adapt. Default: its --key, id or line, if it is there.",
         ),
+    ] = None
+    id: Annotated[
+        str | None, typer.Option("--id", metavar="COL", help="Column that holds the id of the prediction.")
     ] = None
     label: Annotated[
         str | None, typer.Option(metavar="COL", help="Column of the labels. Default: named as in the reference.")
     ] = None
-    predictions: _EarlierPredictions = None
+    undo: Annotated[bool, typer.Option("--undo", help="Take the last file of labels back.")] = False
+    forget: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="Delete what is remembered of the row with this key.")
+    ] = None
     format: _Format = None
     encoding: _Encoding = None
     separator: _Separator = None
     estimator: NamedEstimator = None
     quiet: Quiet = False
     as_json: AsJson = False
+
+    def __post_init__(self) -> None:
+        if (self.labels is not None) + self.undo + bool(self.forget) != 1:
+            raise ParameterError("Give a file of labels, or --undo, or --forget KEY: one of them.")
+        if self.key is not None and self.id is not None:
+            raise ParameterError("--key and --id both say what the labels are joined by: give one of them.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -418,9 +442,8 @@ class ExtendOptions:
     ] = None
     key: Annotated[
         str | None,
-        typer.Option(metavar="COL", help="Column that names a row: a row joins once. Default: its line does."),
+        typer.Option(metavar="COL", help="Column that late labels are joined by, as for accous labels."),
     ] = None
-    predictions: _EarlierPredictions = None
     max_reference: Annotated[
         int | None,
         between(
@@ -453,3 +476,58 @@ def _common(options: Any, other: type[Any]) -> dict[str, Any]:
     """Return the options that another command has, too."""
     names = {each.name for each in fields(other)}
     return {each.name: getattr(options, each.name) for each in fields(options) if each.name in names}
+
+
+_WORKERS, _SAVING, _LIMITS = "Workers", "Saving", "Limits"
+_LARGEST_PORT = 65_535
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """A model to serve, and how."""
+
+    model: ModelFolder
+    host: Annotated[str, typer.Option(help="Address to listen on; any but the loopback needs --token-file.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, between("--port", 0, _LARGEST_PORT, help="Port to listen on; 0 takes a free one.")] = 8321
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Who may do what: lines 'read: TOKEN' and 'write: TOKEN'.")
+    ] = None
+    workers: Annotated[
+        int, between("--workers", 0, 256, help="Further processes that only predict.", rich_help_panel=_WORKERS)
+    ] = 0
+    read_port: Annotated[
+        int,
+        between(
+            "--read-port", 0, _LARGEST_PORT, help="Port of the workers; 0 takes a free one.", rich_help_panel=_WORKERS
+        ),
+    ] = 8322
+    learn_first: Annotated[
+        bool, typer.Option("--learn-first", help="Learn from a batch before predicting it, not after.")
+    ] = False
+    estimator: NamedEstimator = None
+    save_batches: Annotated[
+        int,
+        between("--save-batches", 1, 10_000_000, help="Save the model after so many batches.", rich_help_panel=_SAVING),
+    ] = 5_000
+    save_seconds: Annotated[
+        float | None,
+        between(
+            "--save-seconds",
+            0.1,
+            1e9,
+            help="Or after so many seconds; default 60, with workers 2.",
+            rich_help_panel=_SAVING,
+        ),
+    ] = None
+    max_body: Annotated[
+        float, between("--max-body", 0.001, 1_024, help="Largest request, in megabytes.", rich_help_panel=_LIMITS)
+    ] = 16.0
+    max_rows: Annotated[
+        int, between("--max-rows", 1, 1_000_000, help="Most rows of a request.", rich_help_panel=_LIMITS)
+    ] = 10_000
+    queue: Annotated[
+        int, between("--queue", 1, 1_000_000, help="Batches that may wait for the learner.", rich_help_panel=_LIMITS)
+    ] = 1_024
+    quiet: Quiet = False

@@ -1,4 +1,4 @@
-"""Rows of a stream on their way through a model: read, rejected, remembered, predicted."""
+"""Rows of a stream on their way through a model: read, rejected, predicted, remembered."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from accous.arrays import BoolArray
 from accous.exceptions import DataError, ParameterError
-from accous.table.columns import ColumnEncoder, Marks, NumberColumn
-from accous.table.kinds import LINE, LabelKind
+from accous.table.columns import ColumnEncoder, ColumnPlan, DateColumn, Features, Marks, NumberColumn
+from accous.table.kinds import ID, LINE, LabelKind, key_texts
 from accous.table.readers import (
     BadRow,
     Chunk,
@@ -26,7 +26,10 @@ from accous.table.readers import (
     is_usable,
     no_such_column,
     require_usable,
+    to_numbers,
+    to_texts,
 )
+from accous.table.store import pack_scores
 from accous.text import count
 
 # --- Rows on their way from a table to a round: features, copied columns, and the position of each row
@@ -106,6 +109,11 @@ class PendingRows:
             marks=self.marks[n_rows:],
             _chunks=chunks,
         )
+
+    def pieces_of_table(self, start: int, stop: int) -> Iterator[pl.DataFrame]:
+        """Yield some rows as the table has them; the type of a column may differ from piece to piece."""
+        for first, chunk in self._chunks:
+            yield chunk.frame[max(0, start - first) : max(0, stop - first)]
 
     def _chunk_of(self, row: int) -> tuple[int, Chunk]:
         return next((first, chunk) for first, chunk in reversed(self._chunks) if first <= row)
@@ -249,133 +257,6 @@ def write_rejects(bad_rows: list[BadRow], path: str) -> None:
     file.close()
 
 
-# --- Rows that were counted or have joined before, remembered by numbers of 64 bits, so that none counts twice
-
-
-MOST_REMEMBERED = 1 << 20
-"""Rows that a model remembers; the oldest are forgotten first."""
-
-Numbers = NDArray[np.uint64]
-# An odd number that spreads rounds over all numbers of 64 bits.
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
-_N_LABEL_BITS, _LABEL_BITS = np.uint64(8), np.uint64(0xFF)
-
-
-@dataclass(frozen=True)
-class RowNumbers:
-    """Numbers of rows that may have more than one name, such as a line and a key.
-
-    Attributes
-    ----------
-    sought : tuple of arrays of uint64
-        One array for each name. A row is known if any of its numbers is remembered.
-    kept : tuple of arrays of uint64
-        The numbers to remember the rows by.
-    """
-
-    sought: tuple[Numbers, ...]
-    kept: tuple[Numbers, ...]
-
-    def find_new(self, before: Numbers) -> NDArray[np.bool_]:
-        """Return which rows are not remembered by any of their names; a row that is there twice is new once."""
-        return np.logical_and.reduce([find_new(numbers, before)[0] for numbers in self.sought])
-
-    def remember(self, before: Numbers, is_new: NDArray[np.bool_]) -> Numbers:
-        """Return all numbers after the new rows were added."""
-        return remember(before, np.concatenate([numbers[is_new] for numbers in self.kept]))
-
-
-def numbers_of_keyed_rows(
-    file: str, lines: Numbers, labels: pl.Series, *, key: str | None = None, keys: Numbers | None = None
-) -> RowNumbers:
-    """Return numbers by which a row of a file is known again, whether it is named by a key or not.
-
-    A row without a key is known by its line. A row with a key is known by the key, in any file. It is known by its line
-    too if one of the two times it had no key; if both times it had one, the keys decide alone.
-
-    Parameters
-    ----------
-    file : str
-        The path of the file that holds the rows.
-    lines : array of uint64
-        As `numbers_of_lines` returns them.
-    labels : polars.Series
-    key : str, optional
-        Column of the keys.
-    keys : array of uint64, optional
-        `numbers_of_texts` of the keys.
-    """
-    without_key = numbers_of_rows(file, lines, labels)
-    beside_key = numbers_of_rows(f"{file} with a key", lines, labels)
-    if keys is None:
-        return RowNumbers((without_key, beside_key), (without_key,))
-    by_key = numbers_of_rows(f"key {key}", keys, labels)
-    return RowNumbers((by_key, without_key), (by_key, beside_key))
-
-
-def numbers_of_rows(origin: str, places: Numbers, labels: pl.Series, rounds: pl.Series | None = None) -> Numbers:
-    """Return the numbers that rows are remembered by; the last eight bits are those of the label.
-
-    Parameters
-    ----------
-    origin : str
-        What the places are in, such as the path of a file.
-    places : array of uint64
-        Where the rows are: their positions, or `numbers_of_texts` of their keys.
-    labels : polars.Series
-        Their labels, as text.
-    rounds : polars.Series, optional
-        The rounds they were predicted in; null where that is not known. Rounds go on over all runs of a model, so a
-        run that replaces the file of another has other numbers.
-    """
-    numbers = places + _digest(origin)
-    if rounds is not None:
-        numbers = numbers + rounds.fill_null(0).to_numpy().astype(np.uint64) * _SPREAD
-    different = labels.unique().drop_nulls().to_list()
-    bits = labels.replace_strict(different, [int(_digest(each) & _LABEL_BITS) for each in different], default=0)
-    return (numbers << _N_LABEL_BITS) | bits.cast(pl.UInt64).to_numpy()
-
-
-def numbers_of_texts(texts: pl.Series) -> Numbers:
-    """Return a number for each text, the same on every machine."""
-    return np.array([_digest(text) for text in texts.to_list()], dtype=np.uint64)
-
-
-def numbers_of_lines(lines: NDArray[np.int64], X: NDArray[np.float64]) -> Numbers:
-    """Return a number for each row of a file, from its line and its content: a file that is replaced has others."""
-    content = np.ascontiguousarray(X)
-    return np.array(
-        [_digest_bytes(b"%d:" % line + row.tobytes()) for line, row in zip(lines.tolist(), content, strict=True)],
-        dtype=np.uint64,
-    )
-
-
-def find_new(numbers: Numbers, before: Numbers) -> tuple[NDArray[np.bool_], int]:
-    """Return which rows are not remembered, and how many of the others have another label now.
-
-    A row that is there twice is new once.
-    """
-    is_new = ~np.isin(numbers | _LABEL_BITS, before | _LABEL_BITS)
-    n_differing = int((~is_new & ~np.isin(numbers, before)).sum())
-    is_first = np.zeros(len(numbers), dtype=bool)
-    is_first[np.unique(numbers | _LABEL_BITS, return_index=True)[1]] = True
-    return is_new & is_first, n_differing
-
-
-def remember(before: Numbers, numbers: Numbers) -> Numbers:
-    """Return all numbers, without the oldest if there are too many."""
-    return np.concatenate((before, numbers))[-MOST_REMEMBERED:]
-
-
-def _digest(text: str) -> np.uint64:
-    return _digest_bytes(str(text).encode("utf-8", "surrogateescape"))
-
-
-def _digest_bytes(content: bytes) -> np.uint64:
-    digest = hashlib.blake2b(content, digest_size=8).digest()
-    return np.uint64(int.from_bytes(digest, "little"))
-
-
 # --- Labelled rows that are in the reference already, such as the file that accous fit was given
 
 
@@ -402,9 +283,7 @@ class RowsToJoin:
     n_alike: int = 0
 
 
-def rows_to_join(
-    model: Any, kind: LabelKind, X: NDArray[np.float64], labels: pl.Series, is_unknown: BoolArray
-) -> RowsToJoin:
+def rows_to_join(model: Any, kind: LabelKind, X: NDArray[np.float64], labels: pl.Series) -> RowsToJoin:
     """Return which rows join the reference, and which are copies of rows that it has.
 
     A row repeats one of the reference if their features and labels have the same bits and the reference has that row
@@ -421,24 +300,21 @@ def rows_to_join(
     X : array of shape (n_rows, n_features)
     labels : polars.Series
         As text.
-    is_unknown : array of bool
-        The rows that have not joined before, by their names.
     """
-    none = np.zeros(len(X), dtype=bool)
-    if is_unknown.sum() < _FEWEST:
-        return RowsToJoin(is_unknown, none)
+    all_rows, none = np.ones(len(X), dtype=bool), np.zeros(len(X), dtype=bool)
+    if len(X) < _FEWEST:
+        return RowsToJoin(all_rows, none)
     truths = pl.Series([str(truth) for truth in model.task_.truths.tolist()], dtype=pl.String)
     known, n_times = np.unique(_contents(kind, model.reference_, truths), return_counts=True)
     contents = _contents(kind, X, labels)
-    is_repeated = is_unknown & np.isin(contents, known[n_times == 1])
+    is_repeated = np.isin(contents, known[n_times == 1])
     n_repeated = len(np.unique(contents[is_repeated]))
     if n_repeated < _FEWEST:
-        return RowsToJoin(is_unknown, none)
-    is_other = is_unknown & ~is_repeated
-    has_other_label = np.isin(_contents(kind, X[is_other]), _contents(kind, model.reference_)).any()
-    if n_repeated > _LARGEST_SHARE * len(np.unique(contents[is_unknown])) and not has_other_label:
-        return RowsToJoin(is_unknown & ~is_repeated, is_repeated)
-    return RowsToJoin(is_unknown, none, int(is_repeated.sum()))
+        return RowsToJoin(all_rows, none)
+    has_other_label = np.isin(_contents(kind, X[~is_repeated]), _contents(kind, model.reference_)).any()
+    if n_repeated > _LARGEST_SHARE * len(np.unique(contents)) and not has_other_label:
+        return RowsToJoin(~is_repeated, is_repeated)
+    return RowsToJoin(all_rows, none, int(is_repeated.sum()))
 
 
 def copies_in_words(n_copies: int) -> str:
@@ -453,7 +329,37 @@ def _contents(kind: LabelKind, X: NDArray[np.float64], labels: pl.Series | None 
     if labels is not None:
         answers = np.asarray(kind.true_answers(labels), dtype=np.float64) + 0.0
         content = np.column_stack((answers, content))
-    return numbers_of_lines(np.zeros(len(content), dtype=np.int64), content)
+    digests = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in np.ascontiguousarray(content)]
+    return np.frombuffer(b"".join(digests), dtype=np.uint64)
+
+
+# --- Rows as they are remembered with their predictions: the columns that the model uses, as JSON
+
+
+def features_to_json(frame: pl.DataFrame, encoder: ColumnEncoder) -> list[str]:
+    """Return the columns that a model uses as one JSON object a row: numbers, and text for all the rest."""
+    return pl.DataFrame([_plain_column(frame[plan.name], plan) for plan in encoder.used]).write_ndjson().splitlines()
+
+
+def _plain_column(column: pl.Series, plan: ColumnPlan) -> pl.Series:
+    if isinstance(plan, NumberColumn):
+        return pl.Series(plan.name, to_numbers(column)[0], nan_to_null=True)
+    if isinstance(plan, DateColumn) and column.dtype.is_temporal():
+        return column.dt.strftime(plan.form).alias(plan.name)
+    return to_texts(column).alias(plan.name)
+
+
+def features_from_json(texts: pl.Series, encoder: ColumnEncoder) -> Features | None:
+    """Encode rows that were remembered; None if one was not, or is none that the model can use."""
+    if texts.null_count() or not len(texts):
+        return None
+    schema = {plan.name: pl.Float64 if isinstance(plan, NumberColumn) else pl.String for plan in encoder.used}
+    try:
+        frame = pl.read_ndjson("\n".join(texts.to_list()).encode(), schema=schema)
+    except pl.exceptions.PolarsError:
+        return None
+    features = encoder.encode(frame) if frame.height == len(texts) else None
+    return None if features is None or features.bad_values else features
 
 
 # --- Frames of polars and of pandas; pyarrow, which polars itself would use for pandas, is not needed
@@ -524,13 +430,21 @@ def _to_series(name: str, column: Any) -> pl.Series:
 _DECIMALS = 6
 
 
+def names_of_row(key: str | None, kept: list[str]) -> list[str]:
+    """Return the columns that name a row: the key, or the line and the id of its prediction.
+
+    There is no id beside a kept column of the same name.
+    """
+    return [key] if key is not None else [LINE, *([] if ID in kept else [ID])]
+
+
 def output_columns(key: str | None, kept: list[str], kind: LabelKind) -> list[str]:
     """Return the output columns; a copied column must not have the name of one of ours.
 
     Parameters
     ----------
     key : str, optional
-        The column that identifies a row; its line does if there is none.
+        The column that identifies a row; its line and its id do if there is none.
     kept : list of str
         The other copied columns.
     kind : LabelKind
@@ -541,24 +455,88 @@ def output_columns(key: str | None, kept: list[str], kind: LabelKind) -> list[st
         for name in names:
             if name in ours or (option == "--keep" and key is None and name == LINE):
                 raise ParameterError(f"{option} {name}: the predictions have a column with that name; rename yours.")
-    return [key or LINE, *kept, *ours]
+    return [*names_of_row(key, kept), *kept, *ours]
 
 
 def output_schema(key: str | None, kept: list[str], kind: LabelKind, types: dict[str, Any]) -> dict[str, pl.DataType]:
     """Return the types of the output columns, in their order; ``types`` are those of the copied columns, if known."""
     schema: dict[str, Any] = dict.fromkeys(output_columns(key, kept, kind), pl.Float64())
     copied = kept if key is None else [key, *kept]
-    schema |= {LINE: pl.Int64()} if key is None else {}
+    schema |= {} if key is not None else dict.fromkeys(names_of_row(None, kept), pl.Int64())
     schema |= {name: types.get(name, pl.String()) for name in copied}
     return schema | {"round": pl.Int64()} | kind.columns
 
 
-def copied_columns(frame: pl.DataFrame, lines: NDArray[np.int64], key: str | None, kept: list[str]) -> pl.DataFrame:
-    """Return what identifies rows, their key or their lines, and the columns to pass through."""
-    if key is not None:
-        return frame.select(exactly([key, *kept]))
-    of_lines = pl.DataFrame({LINE: lines})
-    return of_lines.hstack(frame.select(exactly(kept))) if kept else of_lines
+@dataclass(frozen=True)
+class NamedRows:
+    """Rows that are predicted, with the names that they have in the output and in the store.
+
+    Attributes
+    ----------
+    rows : PendingRows
+    start, stop : int
+        Which of them.
+    ids : array of int, optional
+        Of their predictions; None if they are not remembered.
+    key : str, optional
+        The column that identifies a row.
+    kept : list of str
+        The columns to pass through.
+    """
+
+    rows: PendingRows
+    start: int
+    stop: int
+    ids: NDArray[np.int64] | None
+    key: str | None
+    kept: list[str]
+
+    def copied(self) -> pl.DataFrame:
+        """Return the first columns of the output: what names the rows, and the columns to pass through."""
+        frame = self.rows.frame[self.start : self.stop]
+        if self.key is not None:
+            return frame.select(exactly([self.key, *self.kept]))
+        names = pl.DataFrame({LINE: self.rows.lines[self.start : self.stop]})
+        names = names.with_columns(pl.Series(ID, [None] * names.height if self.ids is None else self.ids, pl.Int64))
+        names = names.select(names_of_row(None, self.kept))
+        return names.hstack(frame.select(exactly(self.kept))) if self.kept else names
+
+    def to_store(
+        self,
+        source: int,
+        rounds: NDArray[np.int64],
+        scores: NDArray[np.float64],
+        kind: LabelKind,
+        encoder: ColumnEncoder,
+    ) -> pl.DataFrame:
+        """Return what `accous.table.store.Store.add_predictions` takes."""
+        n_rows, part = self.stop - self.start, self.rows.frame[self.start : self.stop]
+        keys = pl.Series([None] * n_rows, dtype=pl.String) if self.key is None else key_texts(part[self.key])
+        return pl.DataFrame(
+            {
+                "id": self.ids,
+                "key": keys,
+                "source": np.full(n_rows, source),
+                "line": self.rows.lines[self.start : self.stop],
+                "round": rounds,
+                **stored_scores(scores, kind),
+                "features": [
+                    text
+                    for piece in self.rows.pieces_of_table(self.start, self.stop)
+                    for text in features_to_json(piece, encoder)
+                ],
+            },
+            schema_overrides={"features": pl.String},
+        )
+
+
+def stored_scores(scores: NDArray[np.float64], kind: LabelKind) -> dict[str, pl.Series]:
+    """Return what was predicted as text, and the probabilities of classes or the ends of an interval as bytes."""
+    predicted = kind.predictions(kind.answers(scores)).tolist()
+    return {
+        "predicted": pl.Series([str(each) for each in predicted], dtype=pl.String),
+        "scores": pl.Series(pack_scores(kind.stored(scores)), dtype=pl.Binary),
+    }
 
 
 def predictions_frame(

@@ -1,10 +1,10 @@
-"""The record of a run on disk: its place in the stream, earlier runs, counts."""
+"""The record of a run on disk: its place in the stream, counts."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from stat import S_ISREG
@@ -148,6 +148,8 @@ class Job:
         The columns that these categories were in, and how many.
     is_finished : bool
         Whether the end of the stream was reached.
+    source, first_id : int
+        The number of the stream in the store of predictions, and the id of the first prediction.
     """
 
     spec: JobSpec
@@ -164,6 +166,8 @@ class Job:
     n_unknown: int = 0
     unknown_in: UnknownCounts = field(default_factory=list)
     is_finished: bool = False
+    source: int = 0
+    first_id: int = 0
 
     @property
     def has_results(self) -> bool:
@@ -268,44 +272,6 @@ def _place(path: str) -> tuple[int, int] | str:
 def absolute(path: str) -> str:
     """Return the absolute path; ``"-"`` stays as it is."""
     return path if path == STDIN else os.path.abspath(path)  # noqa: PTH100 (links stay as they are)
-
-
-# --- The runs that a model remembers, so that late labels find the predictions and the stream they are about
-
-
-MOST_RUNS = 64
-"""Runs that a model remembers besides the last one; the oldest are forgotten first."""
-
-
-def remember_run(earlier: Sequence[Job], before: Job | None, now: Job) -> tuple[Job, ...]:
-    """Return the earlier runs, oldest first, when another one begins.
-
-    Parameters
-    ----------
-    earlier : sequence of Job
-    before : Job, optional
-        The run that was the last one. It is not remembered if it has predicted nothing, or nothing into a file.
-    now : Job
-        The run that begins; it replaces what an earlier one has written into the same file.
-    """
-    runs = [*earlier, *([] if before is None else [before])]
-    kept = [run for run in runs if run.n_rows and run.spec.output not in (STDIN, now.spec.output)]
-    return tuple(kept[-MOST_RUNS:])
-
-
-def last_run_with_rows(job: Job | None, earlier: Sequence[Job]) -> Job | None:
-    """Return the last run that has predicted rows; the last one if there is none, and None without a run."""
-    return next((run for run in _newest_first(job, earlier) if run.n_rows), job)
-
-
-def find_run(job: Job | None, earlier: Sequence[Job], predictions: str) -> Job | None:
-    """Return the run that has written a file; None if no run that is remembered has."""
-    place = absolute(predictions)
-    return next((run for run in _newest_first(job, earlier) if run.spec.output == place), None)
-
-
-def _newest_first(job: Job | None, earlier: Sequence[Job]) -> list[Job]:
-    return [*([] if job is None else [job]), *reversed(earlier)]
 
 
 # --- How much of a log of batches a model contains, saved with the model so that no batch counts twice

@@ -216,6 +216,27 @@ def held_out_in_words(*, is_ordered: bool) -> str:
     return _IN_BLOCKS if is_ordered else _IN_FOLDS
 
 
+def predictors_in_words(predictors: dict[str, Any], scale: LossScale) -> str:
+    """Return weights and held-out errors of the predictors that predict together.
+
+    Examples
+    --------
+    >>> from accous.diagnostics.messages import ERRORS
+    >>> found = {"linear": {"weight": 0.25, "error": 0.12}, "boosting": {"weight": 0.75, "error": 0.09}}
+    >>> predictors_in_words(found | {"together": {"error": 0.08}}, ERRORS)
+    'linear (weight 0.25, error 12.0%) and boosting (weight 0.75, error 9.0%), together 8.0%'
+    """
+
+    def shown(error: float | None) -> str:
+        return "not known" if error is None else scale.shown(error)
+
+    parts = [
+        f"{name} (weight {predictors[name]['weight']:.2f}, {scale.name} {shown(predictors[name]['error'])})"
+        for name in ("linear", "boosting")
+    ]
+    return f"{' and '.join(parts)}, together {shown(predictors['together']['error'])}"
+
+
 def scale_of(settings: dict[str, Any]) -> LossScale:
     """Return how errors on the reference are written, given the settings of a model."""
     return LossScale("absolute" if "error" in settings else ERROR)

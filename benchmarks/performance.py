@@ -1,0 +1,378 @@
+"""How good is the model now? The answers of the performance engine beside the truth, and beside NannyML's.
+
+``python -m benchmarks.performance`` follows fourteen real streams of classes and four of numbers with references of
+1,000 and 2,500 rows: the mean of boosting and a clipped linear model predicts windows of 500 and 1,000 rows, and
+held-out rows of the reference after 40, 60 and 80 % of it calibrate. Labels are drawn at random, 50 or 100 of 1,000
+rows. ``--boosting`` predicts by boosting alone.
+
+The halves "chosen" and "reported" show how results vary between streams. Neither is a test: both were in view when
+the engine's constants were chosen. "Unchanged" windows are those whose labels agree with the calibrated probability of
+being right, so that the cover of the error there is high by construction; it says more about AUC and F1.
+
+Predictions are kept in files, and so are NannyML's answers (``make bench-peers`` builds its environment; without it
+they are left out).
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from accous.arrays import FloatArray
+from accous.diagnostics.alarm import start_alarm
+from accous.diagnostics.drift import ComparedReference
+from accous.diagnostics.metrics import Metric, decide, read_metric
+from accous.diagnostics.performance import (
+    Calibration,
+    ClassCalibration,
+    Labels,
+    NumberCalibration,
+    Predictions,
+    confirmed,
+    estimate,
+    expected,
+    gaps,
+    label_weights,
+    windows_of,
+)
+from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN, History, judge, tolerance_of
+from accous.threads import one_blas_thread
+from benchmarks.data import NUMBER_STREAMS, STREAMS, prepare, read_stream
+from benchmarks.pages import RESULTS, markdown
+from benchmarks.peers.processes import ENVIRONMENTS, Peer, PeerError
+
+MOST_ROWS = 12_000
+CUTS = (0.4, 0.6, 0.8)
+REFERENCES, WINDOWS, RATES = (1_000, 2_500), (500, 1_000), (0.05, 0.1)
+CLASS_STREAMS = tuple(name for name, each in STREAMS.items() if each.label and not each.has_numbers)
+KEPT = RESULTS / "raw" / "performance"
+Row = dict[str, Any]
+
+
+# --- predictions of rows that a model was not fitted to -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """One stream with a reference of some size; arrays of predictions hold boosting first, then the linear model."""
+
+    stream: str
+    n: int
+    y: NDArray[Any]
+    X: FloatArray
+    held_out: FloatArray
+    now: FloatArray
+    drift_before: FloatArray
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes; 0 for numbers."""
+        return 0 if self.stream in NUMBER_STREAMS else self.now.shape[2]
+
+
+def fit_both(X: FloatArray, y: NDArray[Any], rows: FloatArray, n_classes: int) -> FloatArray:
+    """Return the predictions of boosting, and of a linear model on numbers clipped to their range."""
+    low, high = np.quantile(X, (0.001, 0.999), axis=0)
+    inside, rows_inside = np.clip(X, low, high), np.clip(rows, low, high)
+    if not n_classes:
+        boosting, linear = HistGradientBoostingRegressor(random_state=0), Ridge()
+        return np.stack((boosting.fit(X, y).predict(rows), linear.fit(inside, y).predict(rows_inside)))
+    found, present = np.zeros((2, len(rows), n_classes)), np.unique(y)
+    found[0][:, present] = HistGradientBoostingClassifier(random_state=0).fit(X, y).predict_proba(rows)
+    found[1][:, present] = LogisticRegression(max_iter=300).fit(inside, y).predict_proba(rows_inside)
+    return found
+
+
+def make_case(stream: str, n: int) -> Case:
+    """Fit the models of a stream, or read what was kept of them."""
+    path = KEPT / f"{stream}_{n}.npz"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with warnings.catch_warnings(), one_blas_thread():
+            warnings.simplefilter("ignore")
+            np.savez(path, **_fit_case(stream, n))
+    with np.load(path) as kept:
+        return Case(stream, n, **kept)
+
+
+def _fit_case(stream: str, n: int) -> dict[str, Any]:
+    as_numbers = stream in NUMBER_STREAMS
+    rows, y = read_stream(stream, MOST_ROWS, as_numbers=as_numbers)
+    n_classes = 0
+    if not as_numbers:
+        classes, y = np.unique(y, return_inverse=True)
+        n_classes = len(classes)
+    X = prepare(rows[:n])(rows)
+    cuts = [round(share * n) for share in (*CUTS, 1.0)]
+    held_out = [fit_both(X[:start], y[:start], X[start:end], n_classes) for start, end in pairwise(cuts)]
+    window, before = windows_of(n - cuts[0]), []
+    for number in range(window.max() + 1):
+        inside = np.flatnonzero(window == number) + cuts[0]
+        n_fitted = max(cut for cut in cuts if cut <= inside[0])
+        before.append(ComparedReference(X[:n_fitted]).drift_to(X[inside]))
+    return {
+        "y": y,
+        "X": X,
+        "held_out": np.concatenate(held_out, axis=1),
+        "now": fit_both(X[:n], y[:n], X[n:], n_classes),
+        "drift_before": np.array(before),
+    }
+
+
+# --- the engine on each window ------------------------------------------------------------------------------------
+
+
+def follow(case: Case, is_boosting: bool, n_draws: int) -> list[Row]:
+    """Return a row for each metric, window and draw of labels."""
+    predictions = [_predictions(each[0] if is_boosting else each.mean(axis=0)) for each in (case.held_out, case.now)]
+    y_held_out, y = case.y[case.n - len(predictions[0]) : case.n], case.y[case.n :]
+    kind: Any = ClassCalibration if case.n_classes else NumberCalibration
+    calibration = kind.fit(predictions[0], y_held_out, windows_of(len(y_held_out)))
+    backtest = {metric.name: gaps(metric, calibration) for metric in metrics_of(case)}
+    compared, found = ComparedReference(case.X[: case.n]), []
+    for size in WINDOWS:
+        for number, start in enumerate(range(0, len(y) - size + 1, size)):
+            rows = slice(start, start + size)
+            drift = compared.drift_to(case.X[case.n :][rows])
+            same = {"stream": case.stream, "n": case.n, "window": size, "number": number, "drift": drift}
+            same |= {"is_chosen": STREAMS[case.stream].is_chosen}
+            first = case.n - len(y_held_out)
+            weighted = calibration.reweighted(_ratio(case.X[first : case.n], case.X[case.n :][rows]))
+            same["is_unchanged"] = _is_unchanged(weighted, predictions[1][rows], y[rows])
+            for metric in metrics_of(case):
+                history = History(True, backtest[metric.name], float(case.drift_before.mean()))
+                found.append(same | _look(metric, weighted, history, predictions[1], y, rows, drift, n_draws))
+    return found
+
+
+def _ratio(held_out: FloatArray, recent: FloatArray) -> FloatArray:
+    """Return the ratio of recent over held-out rows by a logistic regression."""
+    X = np.clip(np.concatenate((held_out, recent)), -5.0, 5.0)
+    is_recent = np.repeat([False, True], (len(held_out), len(recent)))
+    scores = LogisticRegression(C=0.1, max_iter=300).fit(X, is_recent).decision_function(X[: len(held_out)])
+    return np.exp(np.clip(scores, -20.0, 20.0)) * len(held_out) / len(recent)
+
+
+def metrics_of(case: Case) -> list[Metric]:
+    """Return the metrics that are reported."""
+    if not case.n_classes:
+        return [read_metric("mean_absolute_error", None)]
+    names = ("error", "roc_auc", "f1" if case.n_classes == 2 else "f1_macro")
+    return [read_metric(name, range(case.n_classes)) for name in names]
+
+
+def _predictions(made: FloatArray) -> Predictions:
+    return Predictions(made) if made.ndim == 1 else Predictions(decide(made), made)
+
+
+def _look(
+    metric: Metric,
+    calibration: Calibration,
+    history: History,
+    now: Predictions,
+    y: NDArray[Any],
+    rows: slice,
+    drift: float,
+    n_draws: int,
+) -> Row:
+    recent = now[rows]
+    guess = expected(metric, calibration, recent)
+    none = Labels(now[:0], y[:0], np.zeros(0))
+    all_labels = Labels(recent, y[rows], np.ones(len(recent)))
+    true = confirmed(metric, calibration, recent, all_labels).value
+    tolerance = tolerance_of(metric, guess.at_fit)
+    is_within = metric.loss(true) <= metric.loss(guess.at_fit) + tolerance
+    row: Row = {"metric": metric.name.removesuffix("_macro"), "true": true, "at_fit": guess.at_fit, "guess": guess}
+    row |= {"is_within": is_within, "states": {}, "confirmed": {}}
+    row["states"][0.0] = [judge(metric, guess, history, drift, tolerance=tolerance).state]
+    for rate in RATES:
+        row["states"][rate], row["confirmed"][rate] = [], []
+        for seed in range(n_draws):
+            is_drawn = np.random.default_rng([seed, int(1000 * rate)]).random(len(y)) < rate
+            chosen = np.flatnonzero(is_drawn[: rows.stop])
+            ages = (rows.stop - 1 - chosen).astype(np.float64)
+            weight = label_weights(ages, len(recent))
+            kept = weight > 0.01
+            labels = Labels(now[chosen[kept]], y[chosen[kept]], weight[kept]) if kept.any() else none
+            found = estimate(metric, calibration, recent, labels)
+            row["confirmed"][rate].append(found)
+            row["states"][rate].append(judge(metric, found, history, drift, tolerance=tolerance).state)
+    return row
+
+
+def _is_unchanged(calibration: Calibration, recent: Predictions, y: NDArray[Any]) -> bool:
+    """Whether all labels of a window agree with what was expected of its rows, by a test at 10 %."""
+    if isinstance(calibration, NumberCalibration):
+        metric = read_metric("mean_absolute_error", None)
+        now = confirmed(metric, calibration, recent, Labels(recent, y, np.ones(len(y))))
+        guess = expected(metric, calibration, recent)
+        return now.low <= guess.value <= now.high
+    assert recent.probabilities is not None
+    share = calibration.calibrated(recent.probabilities)[np.arange(len(y)), recent.predicted]
+    away = float(((recent.predicted == y) - share).sum())
+    return away**2 <= 1.645**2 * float((share * (1.0 - share)).sum())
+
+
+# --- NannyML on the same windows ----------------------------------------------------------------------------------
+
+
+def ask_peer(peer: Peer, case: Case, is_boosting: bool, size: int) -> dict[str, FloatArray]:
+    """Return what CBPE or DLE estimates of each window; nothing where it cannot."""
+    path = KEPT / f"nannyml_{case.stream}_{case.n}_{size}_{is_boosting}.npz"
+    if not path.exists():
+        before, now = (each[0] if is_boosting else each.mean(axis=0) for each in (case.held_out, case.now))
+        first, n_rows = case.n - len(before), len(now) // size * size
+        arrays: dict[str, Any] = {"reference_labels": case.y[first : case.n]}
+        if case.n_classes:
+            arrays |= {"reference_probabilities": before, "probabilities": now[:n_rows]}
+        else:
+            arrays |= {"reference_predicted": before, "predicted": now[:n_rows]}
+            arrays |= {"reference_features": case.X[first : case.n], "features": case.X[case.n :][:n_rows]}
+        try:
+            answers: dict[str, Any] = peer.ask({"window": size}, **arrays)[0]
+        except PeerError as error:
+            print(f"NannyML cannot estimate {case.stream}: {str(error)[:90]}")
+            answers = {}
+        np.savez(path, **answers)
+    with np.load(path) as kept:
+        return dict(kept)
+
+
+def add_peer(rows: list[Row], cases: list[Case], is_boosting: bool) -> None:
+    """Add NannyML's estimate to each row."""
+    with ExitStack() as stack:
+        peer = stack.enter_context(Peer("nannyml"))
+        found = {
+            (case.stream, case.n, size): ask_peer(peer, case, is_boosting, size) for case in cases for size in WINDOWS
+        }
+    for row in rows:
+        theirs = found[row["stream"], row["n"], row["window"]].get(row["metric"])
+        row["theirs"] = np.nan if theirs is None else float(theirs[row["number"]])
+
+
+# --- tables -------------------------------------------------------------------------------------------------------
+
+
+def halves(rows: list[Row], metric: str) -> Iterator[tuple[str, list[Row]]]:
+    """Yield the rows of a metric on streams that constants were chosen on, and on the others."""
+    for name, is_chosen in (("chosen", True), ("reported", False)):
+        yield (
+            name,
+            [
+                row
+                for row in rows
+                if row["metric"] == metric and row["is_chosen"] == is_chosen and row["true"] == row["true"]
+            ],
+        )
+
+
+def distances(rows: list[Row]) -> list[list[str]]:
+    """Return distance and cover without labels and with them; in points, or in % of the error at fit."""
+    lines = []
+    for metric in dict.fromkeys(row["metric"] for row in rows):
+        for name, part in halves(rows, metric):
+            unit = np.array([row["at_fit"] if metric == "mean_absolute_error" else 1.0 for row in part]) / 100.0
+            true, guesses = np.array([row["true"] for row in part]), [row["guess"] for row in part]
+            away = np.abs(np.array([guess.value for guess in guesses]) - true) / unit
+            theirs = np.abs(np.array([row.get("theirs", np.nan) for row in part]) - true) / unit
+            both = np.isfinite(theirs)
+            held = np.array([guess.low <= value <= guess.high for guess, value in zip(guesses, true, strict=True)])
+            unchanged = np.array([row["is_unchanged"] for row in part])
+            line = [metric, name, str(len(part)), _two(away), _two(away[both]), _two(theirs[both])]
+            line += [f"{held.mean():.0%}", f"{held[unchanged].mean():.0%} of {unchanged.mean():.0%}"]
+            for rate in RATES:
+                found = [
+                    (row["true"], one, each)
+                    for row, each in zip(part, unit, strict=True)
+                    if row["window"] == 1_000
+                    for one in row["confirmed"][rate]
+                    if one.basis == "labels"
+                ]
+                half = np.mean([0.5 * (one.high - one.low) / each for _, one, each in found])
+                covered = np.mean([one.low <= value <= one.high for value, one, _ in found])
+                off = np.median([abs(one.value - value) / each for value, one, each in found])
+                line.append(f"{off:.1f}, ±{half:.1f}, {covered:.0%}")
+            lines.append(line)
+    return lines
+
+
+def _two(values: FloatArray) -> str:
+    return f"{np.median(values):.1f} / {values.mean():.1f}" if len(values) else "-"
+
+
+def states(rows: list[Row]) -> list[list[str]]:
+    """Return how often each state is said, and how often it is right."""
+    lines = []
+    for metric in dict.fromkeys(row["metric"] for row in rows):
+        for name, part in halves(rows, metric):
+            for rate in (0.0, *RATES):
+                said = [(state, row["is_within"]) for row in part for state in row["states"][rate]]
+                line = [metric, name, f"{np.mean([row['is_within'] for row in part]):.0%}", f"{1000 * rate:.0f}"]
+                for state, is_right in ((HEALTHY, True), (DEGRADED, False)):
+                    right = [within == is_right for one, within in said if one == state]
+                    line += [f"{len(right) / len(said):.0%}", f"{np.mean(right):.0%}" if right else "-"]
+                line.append(f"{np.mean([state == UNCERTAIN for state, _ in said]):.0%}")
+                lines.append(line)
+    return lines
+
+
+def alarms(n_streams: int, n_rounds: int = 10_000) -> list[list[str]]:
+    """Return false alarms on standing streams, and rows until a rise is found."""
+    lines = []
+    for limit, rate, batch in ((0.15, 0.1, 1), (0.15, 0.15, 1), (0.15, 0.15, 10), (0.36, 0.36, 5)):
+        on = Parallel(n_jobs=2)(
+            delayed(_first_alarm)(limit, [(n_rounds, rate)], batch, seed) for seed in range(n_streams)
+        )
+        n_false = sum(each is not None for each in on)
+        lines.append([f"{limit:g}", f"{rate:g}", "stays", str(batch), f"{n_false / n_streams:.1%}", "-"])
+    for quiet, later in ((100, 0.2), (100, 0.3), (1_000, 0.2), (1_000, 0.3), (5_000, 0.3)):
+        on = [_first_alarm(0.15, [(quiet, 0.1), (3_000, later)], 10, seed) for seed in range(20)]
+        delays = [10 * (each - quiet) for each in on if each is not None and each > quiet]
+        found = f"{np.median(delays):.0f} rows, {len(delays)} of 20"
+        lines.append(["0.15", "0.1", f"{later:g} after {quiet:,} rounds", "10", "-", found])
+    return lines
+
+
+def _first_alarm(limit: float, parts: list[tuple[int, float]], batch: int, seed: int) -> int | None:
+    rng, alarm = np.random.default_rng(seed), start_alarm(limit)
+    for n_rounds, rate in parts:
+        for losses in (rng.random((n_rounds, batch)) < rate).astype(np.float64):
+            alarm = alarm.watch(losses)
+            if alarm.is_on:
+                return alarm.since
+    return None
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--boosting", action="store_true", help="predict by boosting alone")
+    parser.add_argument("--draws", type=int, default=2, help="draws of labels for each window (default 2)")
+    parser.add_argument("--alarms", type=int, default=0, help="standing streams to follow for the alarm (default none)")
+    options = parser.parse_args()
+    cases = [make_case(stream, n) for stream in CLASS_STREAMS + NUMBER_STREAMS for n in REFERENCES]
+    rows = [row for case in cases for row in follow(case, options.boosting, options.draws)]
+    if (ENVIRONMENTS / "nannyml" / ".installed").exists():
+        add_peer(rows, cases, options.boosting)
+    head = ["metric", "streams", "windows", "expected, off by", "ours beside theirs", "NannyML", "cover"]
+    head += ["cover where unchanged", "50 labels: off by, ±, cover", "100 labels"]
+    print(markdown(head, distances(rows)))
+    head = ["metric", "streams", "within", "labels", "healthy", "right", "degraded", "right", "uncertain"]
+    print(markdown(head, states(rows)))
+    if options.alarms:
+        print(markdown(["limit", "rate", "then", "batch", "false alarms", "found after"], alarms(options.alarms)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""The rule of three states, its reasons and its advice; every code has a short text."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from accous.diagnostics.metrics import read_metric
+from accous.diagnostics.performance import Estimate
+from accous.diagnostics.status import TEXTS, Action, Advice, Finding, History, Reason, judge, text_of, tolerance_of
+
+ERROR, AUC = (read_metric(name, [0, 1]) for name in ("error", "roc_auc"))
+MAE, BIAS = (read_metric(name, None) for name in ("mean_absolute_error", "bias"))
+QUIET = History(True, np.array([0.01, -0.01, 0.0, 0.01, 0.0, -0.01]), 0.2)
+
+
+def state(metric, value, low, high, basis, *, fit, history=QUIET, drift=0.1, n_labels=100, **also):
+    now = Estimate(metric.name, value, low, high, basis, fit, n_labels if basis == "labels" else 0)
+    return judge(metric, now, history, drift, tolerance=tolerance_of(metric, fit, **also))
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "wanted", "code", "action"),
+    [
+        (0.11, 0.07, 0.16, "healthy", Finding.LABELS_WITHIN, Action.NOTHING),
+        (0.02, 0.00, 0.05, "healthy", Finding.LABELS_WITHIN, Action.NOTHING),
+        (0.14, 0.05, 0.27, "uncertain", Finding.LABELS_UNDECIDED, Action.LABEL),
+        (0.18, 0.14, 0.22, "uncertain", Finding.LABELS_UNDECIDED, Action.LABEL),
+        (0.22, 0.17, 0.28, "degraded", Finding.LABELS_BEYOND, Action.LEARN),
+    ],
+)
+def test_labels_decide_alone(value, low, high, wanted, code, action):
+    for history, drift in ((QUIET, 0.0), (History(False, np.zeros(0), 0.0), 1.0)):
+        found = state(ERROR, value, low, high, "labels", fit=0.1, history=history, drift=drift)
+        assert (found.state, found.reasons[0].code, found.advice.code) == (wanted, code, action)
+        mirrored = state(AUC, 1 - value, 1 - high, 1 - low, "labels", fit=0.9, history=history, drift=drift)
+        assert mirrored.state == wanted
+
+
+@pytest.mark.parametrize(
+    ("history", "drift", "wanted", "code"),
+    [
+        (QUIET, 0.1, "healthy", Finding.INPUTS_AS_BEFORE),
+        (QUIET, 0.5, "uncertain", Finding.INPUTS_MOVED),
+        (History(True, QUIET.gaps, 0.6), 0.5, "healthy", Finding.INPUTS_AS_BEFORE),
+        (History(True, QUIET.gaps, 1.0), 0.9, "uncertain", Finding.INPUTS_MOVED),
+        (History(False, QUIET.gaps, 0.2), 0.1, "uncertain", Finding.NO_BACKTEST),
+        (History(True, QUIET.gaps[:2], 0.2), 0.1, "uncertain", Finding.NO_BACKTEST),
+        (History(True, 20.0 * QUIET.gaps, 0.2), 0.1, "uncertain", Finding.BACKTEST_SCATTERED),
+        (History(True, QUIET.gaps + 0.2, 0.2), 0.1, "uncertain", Finding.EXPECTED_BEYOND),
+    ],
+)
+def test_without_labels_healthy_needs_a_history_that_held(history, drift, wanted, code):
+    found = state(ERROR, 0.11, 0.08, 0.14, "expected", fit=0.1, history=history, drift=drift)
+    assert (found.state, found.reasons[0].code) == (wanted, code)
+    assert found.advice.code == Action.LABEL
+
+
+def test_inputs_where_the_model_is_bad_degrade_it():
+    found = state(ERROR, 0.3, 0.2, 0.4, "expected", fit=0.1)
+    assert (found.state, found.reasons[0].code) == ("degraded", Finding.EXPECTED_BEYOND)
+
+
+def test_what_is_not_defined_is_uncertain():
+    assert state(AUC, math.nan, math.nan, math.nan, "expected", fit=0.9).state == "uncertain"
+
+
+def test_tolerances():
+    assert tolerance_of(ERROR, 0.1) == 0.05
+    assert tolerance_of(ERROR, 0.5) == pytest.approx(0.1)
+    assert tolerance_of(AUC, 0.5) == pytest.approx(0.1)
+    assert tolerance_of(MAE, 30.0) == pytest.approx(6.0)
+    assert tolerance_of(BIAS, 0.0, scale=30.0) == pytest.approx(6.0)
+    assert state(BIAS, -0.5, -1.0, 0.1, "labels", fit=0.2, scale=5.0).state == "healthy"
+    assert state(BIAS, -9.0, -10.0, -8.0, "labels", fit=0.2, scale=5.0).state == "degraded"
+
+
+def test_advice_has_a_number():
+    few = state(ERROR, 0.1, 0.05, 0.15, "expected", fit=0.1)
+    assert few.advice == Advice(Action.LABEL, 100)
+    assert few.advice.command == "accous ask MODEL -n 100"
+    undecided = state(ERROR, 0.14, 0.06, 0.26, "labels", fit=0.1, n_labels=30)
+    assert undecided.advice.n == 90
+
+
+def test_further_reasons_decide_nothing():
+    now = Estimate("error", 0.11, 0.07, 0.16, "labels", 0.1, 100)
+    also = (Reason(Finding.NEW_CATEGORIES, 0.3),)
+    found = judge(ERROR, now, QUIET, 0.1, tolerance=0.05, alarm=True, also=also)
+    assert (found.state, found.alarm, found.reasons[-1]) == ("healthy", True, also[0])
+
+
+def test_every_code_has_a_text_of_at_most_25_words_and_one_number():
+    assert set(TEXTS) == set(Finding) | set(Action)
+    for text in TEXTS.values():
+        assert len(text.split()) <= 25
+        assert len(re.findall(r"\{[nx]:", text)) <= 1
+    assert text_of(Reason(Finding.LABELS_WITHIN, 1200)) == "1,200 recent labels agree with the value at fit."
+    assert text_of(Advice(Action.LABEL, 140)) == "Label 140 recent rows to know it within the tolerance."
