@@ -109,6 +109,8 @@ class AdaptationState:
         What single columns showed.
     rounds : RoundLog
         What the last rounds did.
+    learning : Learning or None
+        What was learned from labels; None before the first.
     """
 
     n_rounds: int
@@ -127,6 +129,7 @@ class AdaptationState:
     joined: Joining | None = None
     late_labels: LateLabels | None = field(default=None, compare=False)
     rounds: RoundLog = field(default=NO_ROUNDS, compare=False)
+    learning: Any = field(default=None, compare=False)
 
 
 def start_state(
@@ -430,6 +433,7 @@ def run_round(
         n_fitted=before.n_fitted,
         joined=before.joined,
         late_labels=before.late_labels,
+        learning=before.learning,
         rounds=before.rounds.after(
             risk,
             n_effective,
