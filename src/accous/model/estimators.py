@@ -69,6 +69,7 @@ from accous.model.safeguards import ADAPTATIONS, FREE, FixedModel, choose_guard
 from accous.model.snapshot import Snapshot, state_html
 from accous.model.tasks import (
     ClassTask,
+    LateTruths,
     NumberTask,
     Task,
     read_base_weights,
@@ -387,12 +388,19 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             judged = judge_late_rows(self.current(), *narrow, late, intervals=intervals, **given)
             self.add_judged_rows(judged, rounds)
             if learn and rows is not None:
-                self._learn(rows, y)
+                self._learn(rows, late)
         return self
 
-    def _learn(self, rows: Any, y: Any) -> None:
-        """Keep labelled rows of now, and learn from them if there are enough."""
-        n_rows, learning = count_rows(rows), self.state_.learning
+    def _learn(self, rows: Any, late: LateTruths) -> None:
+        """Keep labelled rows of now, and learn from them if there are enough; labels of another type cannot be classes.
+
+        The lock is held.
+        """
+        usable = np.flatnonzero(self.task_.can_be_classes(late.values))
+        if not len(usable):
+            return
+        y = [late.values[row] for row in usable.tolist()]
+        rows, n_rows, learning = _take(rows, usable), len(usable), self.state_.learning
         n_seen = 0 if learning is None else learning.n_seen
         # Without rounds, the labels are all that is known of the stream.
         now = max(self.state_.n_rows, n_seen + n_rows)
@@ -421,9 +429,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         current = self.current()
         fixed, mixed, has_classes = current.label_free, current.predictor, isinstance(self.task_, ClassTask)
         with one_blas_thread(), naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
-            new = judge_labels(
-                own_copy(rows, rows), truths, fixed, mixed, position=position, ids=ids, has_classes=has_classes
-            )
+            new = judge_labels(rows, truths, fixed, mixed, position=position, ids=ids, has_classes=has_classes)
         learning = self.state_.learning or start_learning(rows, self.task_)
         self._replace_learning(learning.after(new, now, spread_of(self.task_)))
 
@@ -456,11 +462,13 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         self._replace_learning(learned.with_event(event))
         LOGGER.info("Round %d: learned from %d labels, %d of them new.", self.n_rounds_, event.n_labels, event.n_new)
 
-    def forget_labels_of(self, ids: IntArray, now: int) -> None:
-        """Forget some of the kept labels; the others are learned again with the next refit."""
+    def forget_labels_of(self, ids: IntArray, now: int) -> bool:
+        """Forget some of the kept labels; return whether the others have to be learned again."""
         learning = self.state_.learning
-        if learning is not None and np.isin(learning.kept.ids, ids).any():
-            self._replace_learning(learning.without(ids, now, spread_of(self.task_)))
+        if learning is None or not np.isin(learning.kept.ids, ids).any():
+            return False
+        self._replace_learning(learning.without(ids, now, spread_of(self.task_)))
+        return bool(self.state_.learning.fitted is not None)
 
     def _replace_learning(self, learning: Learning | None) -> None:
         self.state_ = replace(self.state_, learning=learning)

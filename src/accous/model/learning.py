@@ -304,10 +304,13 @@ class Learning:
         return replace(self, kept=kept, n_seen=self.n_seen + len(new)).weighed(now, spread)
 
     def without(self, ids: IntArray, now: int, spread: float | None) -> Learning:
-        """Return this without some labels; the rest is to be learned again."""
+        """Return this without some labels. What was learned with them is gone; the rest is to be learned again."""
         kept = self.kept.part(np.flatnonzero(~np.isin(self.kept.ids, ids)))
-        forgotten = replace(kept, is_learned=np.zeros(len(kept), dtype=bool))
-        return replace(self, kept=forgotten).weighed(now, spread)
+        found = replace(self, kept=kept, n_seen=self.n_seen - (len(self.kept) - len(kept)))
+        if len(kept) < FEWEST_NEW:
+            found = replace(found, kept=replace(kept, is_learned=np.zeros(len(kept), dtype=bool)), fitted=None)
+            return replace(found, now=0, weight=0.0, share=None)
+        return found.weighed(now, spread)
 
     def weighed(self, now: int, spread: float | None) -> Learning:
         """Return this with the experts weighed by the labels that neither had learned from when they came.
