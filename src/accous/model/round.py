@@ -113,6 +113,8 @@ class AdaptationState:
         The newest rows whose labels came; None before the first.
     alarm : AlarmWatch or None
         The alarm; None until a label comes or the status is read.
+    learning : Learning or None
+        What was learned from labels; None before the first.
     """
 
     n_rounds: int
@@ -133,6 +135,7 @@ class AdaptationState:
     rounds: RoundLog = field(default=NO_ROUNDS, compare=False)
     labelled: LabelledRows | None = field(default=None, compare=False)
     alarm: AlarmWatch | None = field(default=None, compare=False)
+    learning: Any = field(default=None, compare=False)
 
 
 def start_state(
@@ -454,6 +457,7 @@ def run_round(
         late_labels=before.late_labels,
         labelled=before.labelled,
         alarm=alarm,
+        learning=before.learning,
         rounds=before.rounds.after(
             read_before,
             n_effective,
