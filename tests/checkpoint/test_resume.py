@@ -244,7 +244,7 @@ def test_a_pool_goes_on(model, n_rounds, n_slots, tmp_path):
     pool = getattr(model, "ratio_", model).pool_
     if n_slots == "none":
         assert pool is None
-        assert model.trust_.exponent > 0.0
+        assert model.state_.safeguards.share > 0.0
     elif is_away:
         assert pool.hold > 0.0
     elif n_slots != "any":

@@ -70,7 +70,7 @@ def test_the_looks_are_those_of_a_replay_by_hand(found):
             risk = part.sampling_risk()
             assert look.estimate_fixed == risk.fixed
             assert look.half_width_fixed == max(risk.fixed_high - risk.fixed, risk.fixed - risk.fixed_low)
-            assert repr(look.drift) == repr(part.coverage_.drift_strength)
+            assert repr(look.drift) == repr(part.drift_.coverage.drift_strength)
             start = stop
     assert not looks
 

@@ -167,7 +167,7 @@ def test_the_same_seeds_give_the_same_bits(model):
 
 def test_asking_changes_nothing():
     model = play_rounds(AdaptiveClassifier(refit="always").fit(*labelled_rows()), 6)
-    assert model.risk_estimate_ > 0.0
+    assert model.performance().value > 0.0
     before = pickle.dumps(model)
     shown_state(model, 1e6 * PROBE)
     assert pickle.dumps(model) == before
@@ -270,7 +270,7 @@ def test_labels_of_any_kind_come_back_as_they_were(convert, estimator):
     assert model.classes_.tolist() == kinds.tolist()
     assert model.classes_.dtype == kinds.dtype
     assert model.predict(PROBE).tolist() == kinds[numbers.predict(PROBE)].tolist()
-    assert model.risk_estimate_ == numbers.risk_estimate_
+    assert model.performance().value == numbers.performance().value
 
 
 @each_kind
@@ -280,7 +280,7 @@ def test_classes_seen_once_are_learned(estimator):
     model = play(AdaptiveClassifier(estimator, refit="always").fit(X, y), drifting_batches(12))
     assert model.classes_.tolist() == [0, 1, 7, 8, 9]
     assert np.all(np.isfinite(model.predict_proba(PROBE)))
-    assert np.isnan(model.risk_estimate_)
+    assert np.isnan(model.performance().value)
 
 
 @pytest.mark.parametrize("X", [[[0.0, 1.0], [1.0, 0.0]], np.zeros((2, 2))], ids=["two rows", "the same row twice"])
@@ -290,7 +290,7 @@ def test_a_reference_of_two_rows_is_enough(X, estimator):
     play(model, drifting_batches(12, n_features=2))
     assert model.n_rounds_ == 12
     assert np.all(np.isfinite(model.predict_proba(PROBE[:, :2])))
-    assert np.isnan(model.risk_estimate_)
+    assert np.isnan(model.performance().value)
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -300,7 +300,7 @@ def test_columns_in_any_unit_are_fitted(n_classes, unit):
     model = AdaptiveClassifier(refit="always").fit(X * unit, y)
     play(model, [batch * unit for batch in drifting_batches(10)])
     assert np.all(np.isfinite(model.predict_proba(PROBE * unit)))
-    assert 0.0 < model.risk_estimate_ < 1.0
+    assert 0.0 < model.performance().value < 1.0
 
 
 @pytest.mark.slow
@@ -310,7 +310,7 @@ def test_a_large_reference_is_fitted_and_adapted(n_classes):
     model = AdaptiveClassifier(refit="always").fit(X, y)
     play(model, drifting_batches(3, n_features=20))
     assert model.n_refits_ == 3
-    assert model.risk_estimate_ == pytest.approx(np.mean(model.predict(X) != y), abs=0.01)
+    assert model.performance().value == pytest.approx(np.mean(model.predict(X) != y), abs=0.01)
 
 
 # --- frames, lists, other number types ----------------------------------------------------------------------

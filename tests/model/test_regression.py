@@ -63,7 +63,7 @@ def test_the_risk_is_the_weighted_loss_of_fits_without_the_row(loss, estimator):
         losses.append(own_loss(Y[[row]], fitted.predict(X[[row]]))[0])
     # The user's estimator is cross-fitted by folds.
     tolerance = 1e-9 if estimator is None else 0.1
-    assert model.risk_estimate_ == pytest.approx(np.average(losses, weights=weights), rel=tolerance)
+    assert model.performance().value == pytest.approx(np.average(losses, weights=weights), rel=tolerance)
     assert model.risk_.loss == loss
     assert model.risk_.adapted_low < model.risk_.adapted < model.risk_.adapted_high
 
@@ -197,7 +197,7 @@ def test_any_regressor_with_weights_and_frames():
     model = AdaptiveRegressor(HistGradientBoostingRegressor(max_iter=5, random_state=0)).fit(frame, Y)
     assert model.step(frame[["c", "a", "b"]][:5]).shape == (5,)
     assert model.predict_interval(frame[:5]).shape == (5, 2)
-    assert np.isfinite(model.risk_estimate_)
+    assert np.isfinite(model.performance().value)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_a_constant_target_is_predicted_without_error(value, order):
     for shift in (0.0, 1.0):
         play(model, np.split(rows[:60] + shift, 12))
         np.testing.assert_allclose(model.predict(rows), value, rtol=1e-9)
-        assert model.risk_estimate_ <= 1e-9 * value
+        assert model.performance().value <= 1e-9 * value
         assert "e-30" not in f"{model.risk_} {model.trust_}"
         if value == 3.0:
             risk = model.risk_

@@ -36,11 +36,11 @@ def test_the_risk_is_computed_once_per_round_and_only_when_read(estimator, monke
     calls = count_cross_fits(model, monkeypatch)
     play(model, drifting_batches(6))
     assert calls == []
-    assert model.risk_estimate_ == model.risk_estimate_
+    assert model.performance().value == model.performance().value
     assert calls == [6]
     model.adapt(PROBE[:3])
     assert calls == [6]
-    assert 0.0 < model.risk_estimate_ < 1.0
+    assert 0.0 < model.performance().value < 1.0
     assert calls == [6, 7]
 
 
@@ -71,7 +71,7 @@ def test_our_own_risk_is_nearly_that_of_leaving_out_every_row(n_classes):
     # A single row that is predicted otherwise counts by its weight, which is at most a few percent of all.
     largest = float(model.reference_weight_.max() / model.reference_weight_.sum())
     assert largest < 0.1
-    assert model.risk_estimate_ == pytest.approx(exact_leave_one_out_error(model, X, y), abs=max(0.03, largest))
+    assert model.performance().value == pytest.approx(exact_leave_one_out_error(model, X, y), abs=max(0.03, largest))
 
 
 @pytest.mark.parametrize(("estimator", "n_needed"), [(None, 2), (LogisticRegression(), 5)], ids=["ours", "foreign"])
@@ -79,7 +79,7 @@ def test_the_risk_is_unknown_where_a_class_has_too_few_rows(estimator, n_needed)
     X, _ = labelled_rows(n_rows=40)
     for n_rare in range(1, 7):
         model = play(AdaptiveClassifier(estimator).fit(X, np.arange(40) < n_rare), drifting_batches(6))
-        assert np.isnan(model.risk_estimate_) == np.isnan(model.risk_.adapted) == (n_rare < n_needed)
+        assert np.isnan(model.performance().value) == np.isnan(model.risk_.adapted) == (n_rare < n_needed)
         for ask in (model.predict_set, lambda X, model=model: model.audit(X, np.ones(len(X), dtype=bool))):
             if n_rare == 1:
                 with pytest.raises(DataError, match="more rows of every class"):
@@ -101,7 +101,7 @@ def risks_after_rounds(stream, **parameters):
     for batch in stream:
         model.adapt(batch.X)
     naive = float(np.average(model.predict(X) != y, weights=model.reference_weight_))
-    return model.risk_estimate_, naive, stream.risk(model, batch.alpha)
+    return model.performance().value, naive, stream.risk(model, batch.alpha)
 
 
 def mean_risks(estimator, shift, **stream):
@@ -194,7 +194,7 @@ def fits_of_reading(model):
     before = N_FITS[0]
     assert model.trust_.verdict
     assert 0.0 <= model.risk_.adapted <= 1.0
-    assert model.risk_estimate_ == pytest.approx(model.sampling_risk().adapted)
+    assert model.performance().value == pytest.approx(model.sampling_risk().adapted)
     assert model.predict_set(np.zeros((2, 3))).shape == (2, 2)
     return N_FITS[0] - before
 
@@ -228,7 +228,7 @@ def test_it_is_close_to_the_exact_estimate_and_a_loaded_model_reads_the_same_wit
     assert not state.safeguards.veto.is_held
     answers = model.erm_.cross_fitted(state.fitted_weights, state.estimator)
     exact = np.average(model.task_.errors(answers), weights=state.weights)
-    assert model.risk_estimate_ == pytest.approx(exact, abs=0.05)
+    assert model.performance().value == pytest.approx(exact, abs=0.05)
     accous.save(model, tmp_path / "model")
     loaded = accous.load(tmp_path / "model", estimator=CountedTree(max_depth=1, random_state=0))
     before = N_FITS[0]

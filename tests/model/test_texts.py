@@ -54,7 +54,7 @@ def test_readings_of_a_classifier():
     model = AdaptiveClassifier().fit(*rows(600, 0), order=True)
     play(model, (rows(5, 100 + number, by=np.array([0.0, 1.5 * (number > 40), 0.0]))[0] for number in range(120)))
     model.observe(*rows(100, 7))
-    found = [model.risk_, model.trust_, model.measured_, *model.coverage_.sentences, *model.regimes_]
+    found = [model.risk_, model.trust_, model.measured_, *model.drift_.coverage.sentences, *model.regimes_]
     found += [*model.backtest_.sentences, model.backtest_.how]
     assert "\n".join(map(str, found)) == READINGS.strip()
 

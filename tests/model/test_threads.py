@@ -110,9 +110,9 @@ def test_a_failed_cross_fit_leaves_the_round_and_can_be_tried_again():
     model = played(9, estimator=FailingClassifier(), refit="always")
     FailingClassifier.fail_at(1)  # without safeguards, nothing has been compared yet: the reading fits
     with pytest.raises(RuntimeError, match="told to fail"):
-        _ = model.risk_estimate_
+        _ = model.performance().value
     assert model.n_rounds_ == 9
-    assert model.risk_estimate_ == played(9, estimator=GaussianNB(), refit="always").risk_estimate_
+    assert model.performance().value == played(9, estimator=GaussianNB(), refit="always").risk_estimate_
 
 
 BAD_FITS = {
@@ -158,12 +158,12 @@ def test_threads_that_ask_during_rounds_see_one_round_or_another_never_a_mixture
     of_rounds, risks, seen, seen_risks = [], [], set(), set()
     for batch in (PROBE[:0], *batches):
         of_rounds.append(twin.adapt(batch).predict_proba(PROBE).tobytes())
-        risks.append(twin.risk_estimate_)
+        risks.append(twin.performance().value)
     assert len(set(of_rounds)) > 50
 
     def ask():
         seen.add(model.predict_proba(PROBE).tobytes())
-        seen_risks.add(model.risk_estimate_)
+        seen_risks.add(model.performance().value)
         assert model.reference_weight_.shape == (120,)
 
     with asking(ask, n_threads=3) as wait_for_answers:
@@ -307,8 +307,8 @@ def test_rows_that_join_meanwhile_wait_until_the_labels_are_counted():
 def test_labels_keep_what_was_read_and_does_not_depend_on_them():
     X, y = labelled_rows()
     model = play(AdaptiveClassifier().fit(X, y), drifting_batches(5))
-    coverage, trust = model.coverage_, model.trust_
+    coverage, trust = model.drift_.coverage, model.trust_
     model.observe(X[:20], y[:20])
     assert model.measured_.n_labelled == 20
-    assert model.coverage_ is coverage
+    assert model.drift_.coverage is coverage
     assert model.trust_ is not trust

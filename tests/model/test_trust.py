@@ -48,9 +48,9 @@ def read_diagnostics(model):
     return [
         model.trust_,
         model.risk_,
-        model.drift_attribution_,
+        model.state_.watch.column_shares,
         model.history_in_use_,
-        model.drift_events_,
+        model.drift_.events,
         model.predict_set(PROBE),
         model.audit(PROBE, labels),
     ]
@@ -71,7 +71,7 @@ def test_every_model_tells(parameters, n_rounds):
     assert isinstance(risk, RiskEstimate)
     assert 0.0 <= risk.adapted_low <= risk.adapted <= risk.adapted_high <= 1.0
     assert 0.0 <= risk.fixed_low <= risk.fixed <= risk.fixed_high <= 1.0
-    assert risk.adapted == pytest.approx(model.risk_estimate_, abs=1e-12)
+    assert risk.adapted == pytest.approx(model.performance().value, abs=1e-12)
     assert attribution.shape == (3,)
     assert attribution.sum() == pytest.approx(1.0) or not attribution.any()
     assert history >= 0.0
@@ -103,10 +103,10 @@ def test_the_columns_that_move_are_named():
     for number in range(200):
         batch = rng.normal((0.0, 2.0 * (number > 60), 0.0), size=(5, 3))
         model.adapt(pd.DataFrame(batch, columns=names))
-    assert model.drift_attribution_[1] > 0.8
-    assert {event.features for event in model.drift_events_} == {("wild",)}
-    assert [event.kind for event in model.drift_events_] == ["shift", "outside"]
-    event = model.drift_events_[0]
+    assert model.state_.watch.column_shares[1] > 0.8
+    assert {event.features for event in model.drift_.events} == {("wild",)}
+    assert [event.kind for event in model.drift_.events] == ["shift", "outside"]
+    event = model.drift_.events[0]
     assert 60 < event.round <= 112
     assert event.size > 0.3
 
@@ -117,7 +117,7 @@ def test_a_stream_that_stands_still_has_no_events_and_its_estimate_is_believed_a
     model = AdaptiveClassifier().fit(*stream.reference(), order=order)
     for batch in stream:
         model.adapt(batch.X)
-    assert model.drift_events_ == ()
+    assert model.drift_.events == ()
     assert (model.trust_.inputs.answer, model.trust_.predictions.answer) == ("yes", answer)
     # The fixed model predicts, so nothing is known about adaptation.
     assert model.trust_.verdict == "not verified"

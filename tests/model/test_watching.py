@@ -47,9 +47,9 @@ def test_every_round_is_what_the_model_showed_after_it(make_model):
             {
                 "rows": 1 + (model.n_rounds_ - 1) % 3,
                 "effective_rows": model.effective_sample_size_,
-                "share": read.trust_.exponent,
+                "share": read.state_.safeguards.share,
                 "refit": model.n_refits_ > before,
-                "drift": any(each.kind == "shift" and each.round == model.n_rounds_ for each in model.drift_events_),
+                "drift": any(each.kind == "shift" and each.round == model.n_rounds_ for each in model.drift_.events),
                 "adapted": model.estimator_ is not model.fixed_.estimator,
             }
         )
@@ -64,7 +64,7 @@ def test_a_drifting_stream_shows_drift_and_refits():
     stream = GaussianStream(SquareShift(period=100), n_reference=300, n_rounds=200, batch_size=5)
     model = play(AdaptiveClassifier().fit(*stream.reference()), (batch.X for batch in stream))
     history = model.history_
-    assert history.index[history["drift"]].tolist() == [e.round for e in model.drift_events_ if e.kind == "shift"]
+    assert history.index[history["drift"]].tolist() == [e.round for e in model.drift_.events if e.kind == "shift"]
     assert history["drift"].any()
     assert history["adapted"].any()
     assert not history["adapted"].all()
@@ -207,8 +207,8 @@ def test_every_field_is_read_from_the_model():
     texts = ["error >= 0%", "error_low >= 0%", "error_high >= 0%", "effective_rows > 0", "overlap >= 0%"]
     texts += ["verdict != good", "measured_error_plain >= 0%"]
     risk = model.risk_
-    values = [model.risk_estimate_, risk.adapted_low, risk.adapted_high, model.effective_sample_size_]
-    values += [1.0 - model.coverage_.share_outside, "not verified"]
+    values = [model.performance().value, risk.adapted_low, risk.adapted_high, model.effective_sample_size_]
+    values += [1.0 - model.drift_.coverage.share_outside, "not verified"]
     found = {alert.alert: alert.value for alert in Alerts(texts).check(model)}
     assert found == dict(zip(texts[:-1], values, strict=True))
     model.observe(X[:40], Y[:40], predicted=np.where(np.arange(40) < 10, 1 - Y[:40], Y[:40]))
@@ -261,7 +261,7 @@ def test_drift_and_alerts_are_logged(caplog):
     model, alerts = fitted(), Alerts("drift")
     for batch in stream(2.0, 200):
         alerts.check(model.adapt(batch))
-    shifts = [event for event in model.drift_events_ if event.kind == "shift"]
+    shifts = [event for event in model.drift_.events if event.kind == "shift"]
     for level in ("INFO", "WARNING"):
         assert logged(caplog, level, "the inputs changed" if level == "INFO" else "drift")[0].startswith(
             f"Round {shifts[0].round}: "
@@ -295,7 +295,7 @@ def test_onsets_in_single_columns_are_logged_once(caplog):
     model = AdaptiveClassifier().fit(np.column_stack((X, np.ones(300))), Y)
     for batch in np.random.default_rng(5).normal(size=(96, 5, 3)):
         model.adapt(np.column_stack((batch, np.full(5, 2.0))))
-    onset = next(event for event in model.drift_events_ if event.kind == "new values")
+    onset = next(event for event in model.drift_.events if event.kind == "new values")
     (message,) = (text for level in ("INFO", "WARNING") for text in logged(caplog, level, "column x3"))
     assert message.startswith(f"Round {onset.round}: ")
 

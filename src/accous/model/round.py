@@ -92,6 +92,8 @@ class AdaptationState:
         The newest rows whose labels came; None before the first.
     alarm : AlarmWatch or None
         The alarm; None until a label comes or the status is read.
+    learning : Learning or None
+        What was learned from labels; None before the first.
     """
 
     n_rounds: int
@@ -109,6 +111,7 @@ class AdaptationState:
     rounds: RoundLog = field(default=NO_ROUNDS, compare=False)
     labelled: LabelledRows | None = field(default=None, compare=False)
     alarm: AlarmWatch | None = field(default=None, compare=False)
+    learning: Any = field(default=None, compare=False)
 
 
 def start_state(
@@ -424,6 +427,7 @@ def run_round(
         n_rows=before.n_rows + n_rows,
         labelled=before.labelled,
         alarm=alarm,
+        learning=before.learning,
         rounds=before.rounds.after(
             read_before,
             n_effective,

@@ -22,6 +22,7 @@ from accous.diagnostics.metrics import Metric, read_metric
 from accous.diagnostics.performance import Estimate, Labels, Predictions, at_fit, estimate, estimate_by_segment
 from accous.diagnostics.status import Finding, Reason, Status
 from accous.exceptions import DataError, ParameterError
+from accous.model.learning import LearningEvent
 from accous.model.performance import (
     AlarmWatch,
     Drift,
@@ -81,9 +82,23 @@ class Snapshot:
     # --- the predictor in use, and the weights ---------------------------------------------------------------------
 
     @property
-    def predictor(self) -> Any:
-        """The predictor in use: the fixed predictor under a veto."""
+    def label_free(self) -> Any:
+        """The predictor that knows no labels but those of the reference: the fixed predictor under a veto."""
         return self.rules.fixed.estimator if self.state.safeguards.veto.is_held else self.state.estimator
+
+    @property
+    def predictor(self) -> Any:
+        """The predictor in use: the one that knows no labels, mixed with the one that learned from some."""
+        learning = self.state.learning
+        if learning is None:
+            return self.label_free
+        has_classes = self.rules.task.kind == "classifier"
+        return learning.mixed_with(self.label_free, len(self.rules.names), has_classes=has_classes)
+
+    @property
+    def learned(self) -> tuple[LearningEvent, ...]:
+        """The last hundred refits on labels."""
+        return () if self.state.learning is None else self.state.learning.events
 
     @cached_property
     def is_fixed(self) -> bool:
@@ -396,7 +411,7 @@ class Snapshot:
         elif compared is not None:
             found = compared
         else:
-            found = task.set_scores(self.rules.erm, self.state.fitted_weights, self.predictor, is_quick=False)
+            found = task.set_scores(self.rules.erm, self.state.fitted_weights, self.label_free, is_quick=False)
         if found is None:
             raise DataError(
                 f"predict_set needs more {task.too_few} in the reference, because it fits without some rows."

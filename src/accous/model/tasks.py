@@ -325,6 +325,11 @@ class ClassTask:
         found[:] = labels
         return found
 
+    def can_be_classes(self, labels: NDArray[Any]) -> BoolArray:
+        """Return which labels are of the type of the classes: text, or numbers."""
+        is_text = _is_text(self.classes)
+        return np.array([isinstance(label, str) is is_text for label in labels], dtype=bool)
+
     def joined_by(self, y: Any, n_rows: int, reader: str) -> ClassTask:
         """Return the task with some more labels, which may be new classes of the same type."""
         labels = self._joined_labels(y, n_rows)
@@ -528,6 +533,10 @@ class NumberTask:
     def read_late(self, y: Any, n_rows: int) -> FloatArray:
         """Return numbers that arrived late."""
         return read_numbers(y, n_rows)
+
+    def can_be_classes(self, labels: FloatArray) -> BoolArray:
+        """Return all of them: every number is a label."""
+        return np.ones(len(labels), dtype=bool)
 
     def joined_by(self, y: Any, n_rows: int, reader: str) -> NumberTask:
         """Return the task with some more numbers."""
