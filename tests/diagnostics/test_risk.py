@@ -13,12 +13,13 @@ from hypothesis.extra.numpy import arrays
 
 from accous.core.regression import leave_one_out_predictions, make_ridge_problem, solve_ridge
 from accous.diagnostics.conformal import conformal_intervals, conformal_sets
-from accous.diagnostics.evidence import NO_EVIDENCE, Look, Residuals, measure_evidence
+from accous.diagnostics.evidence import Look, Residuals, measure_evidence
 from accous.diagnostics.losses import SQUARED, loss_difference, loss_interval, weighted_loss
 from accous.diagnostics.scales import LossScale
 from accous.streams import ConstantShift, GaussianRegressionStream
 from accous.threads import one_blas_thread
 
+NAN = float("nan")
 NO_LEARNERS = (np.empty((0, 6)), np.empty(0))
 positive = arrays(np.float64, 6, elements=st.floats(1e-3, 1e3))
 shares = st.floats(0.0, 1.0)
@@ -93,8 +94,6 @@ def test_the_interval_holds_the_true_risk_of_the_fitted_model(alpha):
         _, low, high = loss_interval(SQUARED(y, predicted), weights, *NO_LEARNERS, n_coefs=len(coefs))
         n_held += low <= stream.risk((coefs[:-1], coefs[-1]), alpha) <= high
     assert 80 <= n_held <= 98
-
-
 
 
 # --- evidence of a backtest -------------------------------------------------------------------------------------
@@ -176,18 +175,6 @@ def test_a_unit_whose_square_is_zero_counts_as_any_other():
 
 # --- widening ---------------------------------------------------------------------------------------------------
 residuals = st.builds(Residuals, mean=shares, shift=shares, spread=shares, spread_down=shares, unexplained=shares)
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 # --- prediction sets and intervals ------------------------------------------------------------------------------

@@ -194,7 +194,7 @@ def test_writing_into_what_is_shown_changes_nothing():
     assert model.predict_proba(batch.X).tobytes() == untouched.predict_proba(batch.X).tobytes()
 
 
-READINGS = ("risk_", "trust_", "n_rounds_", "ratio_", "reference_weight_", "effective_sample_size_", "regimes_")
+READINGS = ("status_", "drift_", "n_rounds_", "ratio_", "reference_weight_", "effective_sample_size_", "regimes_")
 
 
 def test_an_unfitted_model_says_so():
@@ -395,9 +395,8 @@ def test_other_columns_and_another_order_change_nothing(model, make_frame):
     assert shown_state(found, odd) == shown_state(expected, probe)
     for method in ("step", "predict_set", "predict_fixed"):
         np.testing.assert_array_equal(getattr(found, method)(odd), getattr(expected, method)(probe))
-    assert found.audit(odd, labels) == expected.audit(probe, labels)
-    assert found.observe(odd, labels).measured_ == expected.observe(probe, labels).measured_
-    assert shown_state(found.extend(odd, labels), odd) == shown_state(expected.extend(probe, labels), probe)
+    assert shown_state(found.observe(odd, labels), odd) == shown_state(expected.observe(probe, labels), probe)
+    assert found.performance() == expected.performance()
 
 
 @each_reader
@@ -415,7 +414,7 @@ def test_only_our_own_methods_put_a_mere_reordering_right(model, make_frame):
     model.adapt(turned).observe(turned, y[: len(PROBE)])
     twin.adapt(probe).observe(probe, y[: len(PROBE)])
     assert shown_state(model, probe) == shown_state(twin, probe)
-    assert model.measured_ == twin.measured_
+    assert model.performance() == twin.performance()
 
 
 def test_a_transformer_gets_the_columns_of_the_reference():

@@ -402,7 +402,6 @@ def test_frames_with_categories_and_missing_values_reach_the_classifier(estimato
     assert 0.0 <= model.performance().value <= 0.5
     assert model.state_.watch.column_shares.argmax() == 1
     assert model.predict_set(probe).shape == (30, 2)
-    assert not model.audit(frame, y).concept_changed
     assert {name for event in model.drift_.events for name in event.features} <= {"age", "income", "city"}
 
 
@@ -612,7 +611,7 @@ def test_a_round_keeps_the_splits_and_moves_the_leaves():
     assert splits(adapted) == splits(fixed)
     probe = np.random.default_rng(0).normal(size=(30, 4))
     assert np.abs(adapted.predict_proba(probe) - fixed.predict_proba(probe)).max() > 0.01
-    assert 0.0 < model.risk_.adapted < 1.0
+    assert 0.0 < model.performance().value < 1.0
     assert model.predict_set(probe).shape == (30, 2)
 
 

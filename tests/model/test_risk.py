@@ -3,21 +3,14 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 import accous
 from accous import AdaptiveClassifier
-from accous.diagnostics.evidence import NO_EVIDENCE
-from accous.diagnostics.scales import scale_of_numbers
 from accous.exceptions import DataError
 from accous.streams import ConstantShift, GaussianStream, SquareShift
 from tests.budgets import rest_slow
-from tests.classifiers import PROBE, LinearTilt, drifting_batches, labelled_rows, play, played, tilt
-
-
-
-
+from tests.classifiers import PROBE, LinearTilt, drifting_batches, labelled_rows, play, tilt
 
 
 def test_between_refits_the_risk_follows_the_weights():
@@ -47,7 +40,9 @@ def test_our_own_risk_is_nearly_that_of_leaving_out_every_row(n_classes):
     # A single row that is predicted otherwise counts by its weight, which is at most a few percent of all.
     largest = float(model.reference_weight_.max() / model.reference_weight_.sum())
     assert largest < 0.1
-    assert model.current().weighted_losses()[0][0] == pytest.approx(exact_leave_one_out_error(model, X, y), abs=max(0.03, largest))
+    assert model.current().weighted_losses()[0][0] == pytest.approx(
+        exact_leave_one_out_error(model, X, y), abs=max(0.03, largest)
+    )
 
 
 @pytest.mark.parametrize(("estimator", "n_needed"), [(None, 2), (LogisticRegression(), 5)], ids=["ours", "foreign"])
@@ -59,8 +54,6 @@ def test_the_risk_is_unknown_where_a_class_has_too_few_rows(estimator, n_needed)
         if n_rare == 1:
             with pytest.raises(DataError, match="more rows of every class"):
                 model.predict_set(PROBE)
-
-
 
 
 def risks_after_rounds(stream, **parameters):
@@ -116,8 +109,6 @@ def test_after_a_jump_the_estimates_are_near_the_truth_and_the_sets_cover():
     assert 0.7 < covered < 0.9
 
 
-
-
 # --- fits of an estimator that is slow to fit ----------------------------------------------------------------
 
 
@@ -144,16 +135,6 @@ def make_model(estimator=None, **options):
     return AdaptiveClassifier(estimator, **options).fit(X, y)
 
 
-
-
-
-
-
-
 def test_a_model_that_never_adapts_makes_no_fits_for_readings():
     make_model(ratio=accous.NoShift())
     assert N_FITS[0] == 1
-
-
-
-

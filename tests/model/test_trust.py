@@ -11,7 +11,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from accous import AdaptiveClassifier, LogisticRatio, NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.diagnostics.drift import DriftEvent
-from accous.exceptions import DataError, ParameterError
+from accous.exceptions import ParameterError
 from accous.streams import ConstantShift, GaussianStream
 from tests.budgets import rest_slow
 from tests.classifiers import PROBE, LinearTilt, drifting_batches, labelled_rows, play, shown_state
@@ -109,8 +109,6 @@ def test_a_stream_that_stands_still_has_no_events_and_is_healthy_after_a_backtes
     assert model.status_.state == state
 
 
-
-
 def test_smaller_alpha_gives_larger_sets():
     model = model_of(n_classes=4)
     sets = [model.predict_set(PROBE, alpha=alpha) for alpha in (0.01, 0.1, 0.4)]
@@ -134,8 +132,6 @@ def test_a_set_has_the_predicted_class(estimator, n_classes, n_rounds, alpha, se
     sets, predicted = model.predict_set(PROBE, alpha=alpha), model.predict(PROBE)
     assert np.all(sets[model.classes_ == predicted[:, None]])
     assert sets.any(axis=1).all()
-
-
 
 
 # --- bad input ----------------------------------------------------------------------------------------------

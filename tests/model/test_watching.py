@@ -102,9 +102,9 @@ def test_a_stored_log_goes_on_as_if_it_had_not_been_stored(n_rounds):
     assert log.rows().tobytes() == again.rows().tobytes()
 
 
-def test_the_rounds_of_an_extended_model_go_on_and_fit_forgets_them():
+def test_fit_forgets_the_rounds():
     X, y = labelled_rows()
-    model = play(AdaptiveClassifier().fit(X, y), drifting_batches(10)).extend(X[:20], y[:20])
+    model = play(AdaptiveClassifier().fit(X, y), drifting_batches(10))
     play(model, drifting_batches(5))
     assert model.history_.index.tolist() == list(range(1, 16))
     assert model.history_["effective_rows"].iloc[-1] == pytest.approx(model.effective_sample_size_)
