@@ -170,7 +170,7 @@ def test_parameters_that_cannot_be_used(parameters, message):
 def test_labels_that_are_no_numbers(value, shown):
     y = [*Y[:4], value, *Y[5:20]]
     model = AdaptiveRegressor().fit(X, Y)
-    for method in (AdaptiveRegressor().fit, model.observe, model.extend, model.audit):
+    for method in (AdaptiveRegressor().fit, model.observe):
         with pytest.raises(DataError, match=f"y (holds|mixes) {shown}.* row 4|types"):
             method(X[:20], y)
 
