@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from accous import KLIEP, ULSIF, AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
-from accous.diagnostics.risk import NO_EVIDENCE
+from accous.diagnostics.evidence import NO_EVIDENCE
 from accous.model import safeguards as guards
 from accous.model.round import is_check_due
 from accous.model.tasks import ClassTask

@@ -40,6 +40,7 @@ class Finding(StrEnum):
     NO_BACKTEST = "no_backtest"
     INPUTS_AS_BEFORE = "inputs_as_before"
     INPUTS_MOVED = "inputs_moved"
+    LABELS_ARRIVED = "labels_arrived"
     NOT_DEFINED = "not_defined"
     FEW_INSIDE = "few_inside"
     NEW_CATEGORIES = "new_categories"
@@ -88,12 +89,15 @@ class Status:
     reasons : tuple of Reason
         The first one decided.
     advice : Advice
+    alarm_since : int or None
+        Round in which the alarm went off.
     """
 
     state: str
     alarm: bool
     reasons: tuple[Reason, ...]
     advice: Advice
+    alarm_since: int | None = None
 
 
 @dataclass(frozen=True)
@@ -239,6 +243,7 @@ TEXTS: dict[Finding | Action, str] = {
     Finding.LABELS_BEYOND: "{n:,} recent labels show that the model is worse than at fit.",
     Finding.LABELS_UNDECIDED: "{n:,} recent labels do not decide yet whether the model is worse than at fit.",
     Finding.LABELS_TOO_FEW: "{n:,} recent labels are too few to confirm it.",
+    Finding.LABELS_ARRIVED: "{n:,} more labels merely arrived: they decide nothing, because their rows were not drawn.",
     Finding.EXPECTED_BEYOND: "Inputs have moved to where the model is worse: expected loss {x:.3g}.",
     Finding.BACKTEST_HELD: "In {n:,} windows of the reference the expected value held.",
     Finding.BACKTEST_SCATTERED: "In windows of the reference the truth was up to {x:.3g} away from the expected value.",

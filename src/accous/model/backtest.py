@@ -15,9 +15,9 @@ from sklearn.dummy import DummyClassifier
 from sklearn.utils import _safe_indexing
 
 from accous.arrays import FloatArray, IntArray
+from accous.diagnostics.evidence import FEWEST_LOOKS, Evidence, Look, measure_evidence
 from accous.diagnostics.losses import effective_sample_size
 from accous.diagnostics.messages import ERRORS, LossScale
-from accous.diagnostics.risk import FEWEST_LOOKS, Evidence, Look, measure_evidence
 from accous.diagnostics.trust import LARGEST_SHIFT
 from accous.exceptions import DataError, ParameterError, TrapWarning
 from accous.model.order import Order, OrderKind, find_order, read_order
@@ -354,10 +354,13 @@ class ReferenceParts:
     recipe: ErmRecipe
     has_numbers: bool
 
+    def rows(self, rows: IntArray) -> Any:
+        """Return some of the rows."""
+        return self.X[rows] if isinstance(self.X, np.ndarray) else _safe_indexing(self.X, rows)
+
     def fit(self, rows: IntArray) -> Any:
         """Fit on some rows, with the classes that they have; one class alone is predicted always."""
-        task = self.task.part(rows)
-        X = self.X[rows] if isinstance(self.X, np.ndarray) else _safe_indexing(self.X, rows)
+        task, X = self.task.part(rows), self.rows(rows)
         weights = self.weights[rows]
         weights = weights if weights.any() else np.ones(len(rows))
         if task.is_constant:

@@ -17,18 +17,55 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 
 from accous.arrays import BoolArray, FloatArray, IntArray, from_plain, to_plain
+from accous.diagnostics.conformal import conformal_intervals, conformal_sets
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent, ReferenceColumns, Regime
 from accous.diagnostics.labels import Audit, JudgedRows, MeasuredError
 from accous.diagnostics.losses import read_loss
-from accous.diagnostics.risk import RiskEstimate, conformal_intervals, conformal_sets
+from accous.diagnostics.risk import RiskEstimate
+from accous.diagnostics.status import Status
 from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError, ParameterError
-from accous.model.backtest import Backtest, TimeHalves, Verification, halves_of, order_of, verify, verify_again
-from accous.model.heldout import FEWEST_ROWS_OF_TREES, Combination, HeldOut, combine, held_out_of, split_rows
+from accous.model.backtest import (
+    Backtest,
+    ReferenceParts,
+    TimeHalves,
+    Verification,
+    halves_of,
+    order_of,
+    verify,
+    verify_again,
+)
+from accous.model.heldout import (
+    FEWEST_ROWS_OF_TREES,
+    Combination,
+    HeldOut,
+    HeldOutReference,
+    Measures,
+    combine,
+    held_out_of,
+    read_measures,
+    split_rows,
+)
 from accous.model.labels import is_before_joining, judge_late_rows, on_new_reference, rows_to_keep, with_labels
+from accous.model.learning import (
+    Fitted,
+    Learning,
+    LearningEvent,
+    as_wide,
+    choose_share,
+    draw_rows,
+    is_drawn,
+    judge_labels,
+    latest,
+    mean_errors,
+    spread_of,
+    start_learning,
+    weights_to_fit,
+)
 from accous.model.order import Order, OrderKind
 from accous.model.pair import AUTO, LinearAndTrees, PairErm, PairOfClassifiers, PairRecipe, hold_out_both, make_trees
+from accous.model.performance import Drift, alarm_from_plain, labelled_from_plain, read_labelled
 from accous.model.predictors import (
     ErmRecipe,
     EstimatorRecipe,
@@ -57,6 +94,7 @@ from accous.model.safeguards import ADAPTATIONS, FREE, FixedModel, choose_guard
 from accous.model.snapshot import Snapshot, state_html
 from accous.model.tasks import (
     ClassTask,
+    LateTruths,
     NumberTask,
     Task,
     read_base_weights,
@@ -64,7 +102,7 @@ from accous.model.tasks import (
     read_targets,
     warn_of_traps,
 )
-from accous.model.watching import ReferenceCover
+from accous.model.watching import Read, ReferenceCover
 from accous.parameters import require_choice, require_integer, require_number, require_share
 from accous.ratio.base import RatioEstimator, ratios_of_reference, unchanged_on_failure
 from accous.ratio.online import NoShift, OnlineDensityRatio
@@ -105,10 +143,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     state_: AdaptationState
     rules_: RoundRules
     verification_: Verification
+    holding_out_: HeldOutReference
+    measures_: Measures
     task_: Any
     erm_: WeightedErm
     fixed_: FixedModel
-    held_out_: HeldOut | None = None
     combination_: Combination
     base_weight_: FloatArray
     reference_: Any
@@ -119,6 +158,10 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     rounds_between_refits_: int
     standardize: bool
     adaptation: str
+    metric: str | None
+    cost: Any = None
+    threshold: float | None = None
+    tolerance: float | None
     random_state: Any
     n_features_in_: int
 
@@ -198,8 +241,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             ratio.fit(X)
             found, time_order = order_of(self, X, order)
             is_ordered = found.kind in (OrderKind.GIVEN, OrderKind.FOUND)
+            self._read_measures()
             warn_of_traps(self._as_numbers(self.reference_), self.task_, self._names, is_ordered=is_ordered)
-            self._combine(time_order, combination, lambda share: say(f"{share:.0%} of the held-out rows are predicted"))
+            held_out = self._combine(
+                time_order, combination, lambda share: say(f"{share:.0%} of the held-out rows are predicted")
+            )
             say("fitting on the whole reference")
             self.erm_ = self._make_erm()
             estimator = self.erm_.fit(self.base_weight_, None)
@@ -207,6 +253,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             self.verification_ = verify(
                 self, X, y, order, found, time_order, lambda share: say(f"{share:.0%} of the replays are done")
             )
+            self._hold_out(held_out)
             self.rules_ = self._make_rules(ratio)
             self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, self.rules_.guard)
             self._limit_refits(rows, X)
@@ -275,10 +322,14 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
                 predicted = self._predicted("predict", rows)
             if (self.refit, self.adaptation) != self.rules_.chosen:
                 self._take_up_parameters()
+            if self._is_wide(rows):
+                rows, X_batch = self._narrow(rows), self._narrow(X_batch)
             before, known = self.state_, attributes.get("_snapshot")
-            risk = known.known_risk if known is not None and known.state is before else None
+            read, alarm = None, None
+            if known is not None and known.state is before:
+                read, alarm = known.read, known.known_alarm
             with nullcontext() if self.rules_.limits_blas else one_blas_thread():
-                after = self.state_ = run_round(self.rules_, before, rows, X_batch, n_rows, risk)
+                after = self.state_ = run_round(self.rules_, before, rows, X_batch, n_rows, read, alarm)
             attributes.pop("_snapshot", None)  # it would keep the state before alive
         if (
             after.watch.log is not before.watch.log
@@ -301,7 +352,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
 
     def predict_by(self, predictor: Any, X: Any) -> NDArray[Any]:
         """Predict with a predictor that this model has made."""
-        rows = self._read(X, reset=False, min_rows=0)
+        rows = self._narrow(self._read(X, reset=False, min_rows=0))
         with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
             return np.asarray(predictor.predict(rows)) if count_rows(rows) else self.task_.none
 
@@ -323,11 +374,19 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         estimated: Any = None,
         intervals: Any = None,
         rounds: Any = None,
+        *,
+        probability: Any = None,
+        learn: bool = True,
     ) -> Self:
-        """Count labels that arrived late, for any rows of the stream in any order; read the result in ``measured_``.
+        """Count labels that arrived late, for any rows of the stream in any order: they tell ``performance``.
 
-        The predictor does not learn from them. A class that the reference does not have counts as an error of both
-        models and is counted by name.
+        The labels are measured before anything is learned from them. A class that the reference does not have counts as
+        an error of both models and is counted by name.
+        Then the model learns from them. Its predictor is refitted on the reference and the labels, where the past
+        fades, whenever 25 labels are new, or a tenth of those before, at most 100. It predicts together with the one
+        that knows no labels; the share of each depends on how well it predicted the labels before it learned from them.
+        Rows count half as much after 8,000 rows of the stream, the reference after 2,000; the latest 5,000 labels are
+        kept. New classes become classes. ``learned_`` says what each refit changed.
 
         Parameters
         ----------
@@ -350,6 +409,12 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             ``n_rounds_`` when each row was predicted; NaN where it is not known. Rows that were predicted before others
             joined the reference (`extend`) are left out: they say nothing about the present predictors. Needs
             ``predicted``. None says that all were predicted since.
+        probability : float or array of shape (n_rows,), optional
+            With which each row was chosen to be labelled, as ``ask`` returns it. Such labels decide how good the model
+            is. None says that the labels merely arrived, perhaps for rows of a certain kind: they decide only if they
+            are all labels of the recent rows.
+        learn : bool, default=True
+            Whether the model may learn from the labels, after they were measured.
         """
         self._require_fitted("state_")
         X = select_columns(self, X)
@@ -366,10 +431,179 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             return self
         given = {"predicted": predicted, "predicted_fixed": predicted_fixed, "estimated": estimated}
         # The whole comparison: rows that join meanwhile would change the reference in the middle of it.
-        with self.lock():
-            judged = judge_late_rows(self.current(), X, rows, late, intervals=intervals, **given)
+        with self.lock(), unchanged_on_failure(self):
+            if predicted is None and self._is_wide(rows):
+                given["predicted"] = self._predicted("predict", rows)
+            narrow = self._narrow(X), self._narrow(rows)
+            judged = judge_late_rows(self.current(), *narrow, late, intervals=intervals, **given)
+            self._measure(narrow[1], late, given["predicted"], probability, rounds)
             self.add_judged_rows(judged, rounds)
+            if learn and rows is not None:
+                self._learn(rows, late)
         return self
+
+    def _measure(self, rows: Any, late: LateTruths, predicted: Any, probability: Any, rounds: Any) -> None:
+        """Keep labels with what was predicted of their rows, and let the alarm see them."""
+        current, state = self.current(), self.state_
+        with one_blas_thread(), naming_values(rows, self.reference_):
+            new = read_labelled(
+                self.rules_,
+                current.predictor,
+                None if rows is None else self._as_kept(rows),
+                late,
+                predicted=predicted,
+                probability=probability,
+                n_rows=state.n_rows,
+            )
+            if rounds is not None:
+                new = new[~is_before_joining(state, rounds)]
+            if not len(new):
+                return
+            labelled = new if state.labelled is None else state.labelled.after(new)
+            after = replace(state, labelled=labelled, alarm=current.alarm)
+            self._replace_state(after, with_new_labels=True)
+            if after.alarm is not None:
+                weights = self.current()._label_weights[-len(new) :]
+                alarm = after.alarm.after_labels(self.rules_, labelled[-len(new) :].labels(weights), state.n_rounds)
+                self._replace_state(replace(after, alarm=alarm), with_new_labels=True)
+
+    def _as_kept(self, rows: Any) -> Any:
+        """Return rows as recent ones are kept: without missing numbers, if the predictor reads numbers."""
+        return Bounds.of(self.reference_).filled(rows) if self._has_numbers and self._takes_missing else rows
+
+    def _learn(self, rows: Any, late: LateTruths) -> None:
+        """Keep labelled rows of now, and learn from them if there are enough; labels of another type cannot be classes.
+
+        The lock is held.
+        """
+        usable = np.flatnonzero(self.task_.can_be_classes(late.values))
+        if not len(usable):
+            return
+        y = [late.values[row] for row in usable.tolist()]
+        rows, n_rows, learning = _take(rows, usable), len(usable), self.state_.learning
+        n_seen = 0 if learning is None else learning.n_seen
+        # Without rounds, the labels are all that is known of the stream.
+        now = max(self.state_.n_rows, n_seen + n_rows)
+        truths = self.task_.joined_by(y, n_rows, type(self).__name__).truths[len(self.task_) :]
+        position, ids = np.full(n_rows, now, dtype=np.int64), n_seen + np.arange(n_rows, dtype=np.int64)
+        self.keep_labels(rows, truths, position=position, ids=ids, now=now)
+        if self.state_.learning.is_due:
+            self.learn_from_kept(now)
+
+    def keep_labels(self, rows: Any, truths: NDArray[Any], *, position: IntArray, ids: IntArray, now: int) -> None:
+        """Keep labelled rows, with what is predicted for them before they are learned from.
+
+        Parameters
+        ----------
+        rows : array or frame of shape (n_rows, n_features)
+            As the predictor reads them.
+        truths : array of shape (n_rows,)
+            Their labels, of the type of the reference's.
+        position : array of shape (n_rows,)
+            Rows of the stream until each of them.
+        ids : array of shape (n_rows,)
+            By which they are found again.
+        now : int
+            Rows of the stream.
+        """
+        current = self.current()
+        fixed, mixed, has_classes = current.label_free, current.predictor, isinstance(self.task_, ClassTask)
+        with one_blas_thread(), naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
+            new = judge_labels(rows, truths, fixed, mixed, position=position, ids=ids, has_classes=has_classes)
+        learning = self.state_.learning or start_learning(rows, self.task_)
+        self._replace_learning(learning.after(new, now, spread_of(self.task_)))
+
+    def learn_from_kept(self, now: int, *, rows: Any = None) -> None:
+        """Refit the predictor on the reference and all kept labels.
+
+        Parameters
+        ----------
+        now : int
+            Rows of the stream.
+        rows : array of shape (n_labels, n_columns), optional
+            The kept rows with other columns: those of the reference, and some that it has not.
+        """
+        learning, has_classes = self.state_.learning, isinstance(self.task_, ClassTask)
+        if rows is not None:
+            width = None if rows.shape[1] == self.n_features_in_ else rows.shape[1]
+            learning = replace(learning, kept=replace(learning.kept, rows=rows), width=width)
+        learning = latest(learning)
+        kept, errors, share = learning.kept, mean_errors(learning.kept), None
+        n_new = int(len(kept) - kept.is_learned.sum())
+        if self._pair is not None:
+            is_enough = len(self.task_) + len(kept) >= FEWEST_ROWS_OF_TREES
+            share = choose_share(self.combination_, kept, now, has_classes=has_classes) if is_enough else 0.0
+        kept = replace(kept, is_learned=np.ones(len(kept), dtype=bool))
+        learning = replace(learning, kept=kept, now=now, share=share)
+        fitted = Fitted(lambda: self._fit_learned(learning))
+        _ = fitted.predictor  # now, so that whoever predicts does not wait
+        learned = replace(learning, fitted=fitted).weighed(now, spread_of(self.task_))
+        event = LearningEvent(self.n_rounds_, now, len(kept), n_new, *errors, learned.weight, share)
+        self._replace_learning(learned.with_event(event))
+        LOGGER.info("Round %d: learned from %d labels, %d of them new.", self.n_rounds_, event.n_labels, event.n_new)
+
+    def forget_labels_of(self, ids: IntArray, now: int) -> bool:
+        """Forget some of the kept labels; return whether the others have to be learned again."""
+        learning = self.state_.learning
+        if learning is None or not np.isin(learning.kept.ids, ids).any():
+            return False
+        self._replace_learning(learning.without(ids, now, spread_of(self.task_)))
+        return bool(self.state_.learning.fitted is not None)
+
+    def _replace_learning(self, learning: Learning | None) -> None:
+        self.state_ = replace(self.state_, learning=learning)
+        vars(self).pop("_snapshot", None)
+
+    def restore_learning(self, learning: Learning) -> None:
+        """Take up what was learned from labels from a file; the predictor is fitted when it is first used."""
+        if learning.weight > 0.0:
+            learning = replace(learning, fitted=Fitted(lambda: self._fit_learned(learning)))
+        self._replace_learning(learning)
+
+    def _fit_learned(self, learning: Learning) -> Any:
+        """Fit the predictor on the reference and on labels."""
+        kept = learning.kept.part(np.flatnonzero(learning.kept.is_learned))
+        reference = self.reference_ if learning.width is None else as_wide(self.reference_, learning.width)
+        rows = append_rows(reference, kept.rows)
+        task = self.task_.joined_by(kept.truths, len(kept), type(self).__name__)
+        weights = weights_to_fit(kept, learning.now, self.base_weight_, self.task_)
+        with one_blas_thread():
+            if self._pair is None or learning.share is None:
+                return self._recipe(rows, weights).on(rows, task).fit(weights, None)
+            chosen = replace(self.combination_, share=learning.share, errors=(), losses=())
+            # Both parts, also if one has no weight now: labels to come decide again.
+            both = chosen if learning.share == 0.0 and len(task) < FEWEST_ROWS_OF_TREES else replace(chosen, share=0.5)
+            recipe = self._pair_recipe(self._pair, both, rows, weights, keeps_splits=False)
+            return replace(recipe.on(rows, task).fit(weights, None), combination=chosen)
+
+    def ask(self, X: Any, n: float) -> tuple[IntArray, FloatArray]:
+        """Choose rows to label at random; pass their labels to ``observe`` with the probabilities.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_rows, n_features)
+            Rows of the stream; call it before ``adapt``.
+        n : int or float
+            How many rows. A number below 1 is a share: then each row is drawn by ``random_state`` and its number in
+            the stream alone, so that it makes no difference how the stream is cut into batches.
+
+        Returns
+        -------
+        indices : array of shape (n_chosen,)
+            Rows of X, in their order.
+        probabilities : array of shape (n_chosen,)
+            With which each of them was chosen.
+        """
+        self._require_fitted("state_")
+        n_rows, first = count_rows(X), self.state_.n_rows
+        seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
+        if isinstance(n, Integral) and not isinstance(n, bool):
+            require_integer("n", n, at_least=1)
+            chosen = draw_rows(n_rows, int(n), seed, first)
+            return chosen, np.full(len(chosen), len(chosen) / max(1, n_rows))
+        require_share("n", n)
+        chosen = np.flatnonzero(is_drawn(first + np.arange(n_rows, dtype=np.int64), float(n), seed))
+        return chosen, np.full(len(chosen), float(n))
 
     def is_before_joining(self, rounds: Any) -> BoolArray:
         """Return which rows were predicted before rows last joined the reference; none if none joined.
@@ -398,7 +632,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def forget_labels(self) -> None:
         """Measure as if no label had come yet."""
         with self.lock():
-            self._replace_state(replace(self.state_, late_labels=None), with_new_labels=True)
+            self._replace_state(replace(self.state_, late_labels=None, labelled=None, alarm=None), with_new_labels=True)
 
     def note_risk(self, number: int, risk: RiskEstimate) -> None:
         """Note the error that was estimated after a round, in the history, when other rounds have followed.
@@ -410,7 +644,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         risk : RiskEstimate
         """
         with self.lock():
-            rounds = self.state_.rounds.noting(self.state_.n_rounds - number, risk)
+            rounds = self.state_.rounds.noting(self.state_.n_rounds - number, Read(risk))
             self._replace_state(replace(self.state_, rounds=rounds))
 
     def extend(
@@ -470,7 +704,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         rows = self._read(X, reset=False, min_rows=0)
         if count_rows(rows) == 0:
             return self
-        limit = 2 * self.state_.n_fitted if max_reference is None else int(max_reference)
         with self.lock(), unchanged_on_failure(self), one_blas_thread():
             task = self.task_.joined_by(y, count_rows(rows), type(self).__name__)
             base = np.concatenate((self.base_weight_, self._weights_to_join(sample_weight, count_rows(rows))))
@@ -479,11 +712,12 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             ages = np.arange(len(task), dtype=np.float64)
             if drop == "least weight":
                 ages = base * ratios_of_reference(ratio.on_reference(of_ratio))
-            kept = rows_to_keep(task.strata, ages, limit)
+            kept = rows_to_keep(task.strata, ages, int(max_reference or 2 * self.state_.n_fitted))
             time_order = self.verification_.extended_order(len(task), kept, order)
             self.reference_ = _take(append_rows(self.reference_, rows), kept)
             self.task_, self.base_weight_ = task.part(kept), base[kept]
             self.verification_ = verify_again(self, time_order)
+            self._hold_out(None)
             self._bounded(ratio)
             self.erm_ = self._make_erm()
             self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, self.erm_.fit(self.base_weight_, None))
@@ -570,10 +804,50 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         known = self.current().on(state, with_new_labels=with_new_labels)
         self.state_, self._snapshot = state, known
 
-    def _known_risk(self) -> RiskEstimate | None:
-        """Return the estimated error if it has been read since the last round, for the history."""
+    def _read_since(self) -> Read | None:
+        """Return what has been read since the last round, for the history."""
         known: Snapshot | None = vars(self).get("_snapshot")
-        return None if known is None or known.state is not self.state_ else known.known_risk
+        return None if known is None or known.state is not self.state_ else known.read
+
+    def performance(self, metric: str | None = None, *, by: str | None = None) -> Any:
+        """Return how good the model is on recent rows: expected from the inputs, or confirmed by labels.
+
+        Parameters
+        ----------
+        metric : str, optional
+            Such as "error", "roc_auc", "f1_macro", "recall:CLASS", "log_loss"; of numbers "mean_absolute_error",
+            "bias", "pinball:0.9". None is the model's own.
+        by : str, optional
+            A column: then the result is a list of (segment, Estimate), worst first.
+
+        Returns
+        -------
+        Estimate
+            ``value``, ``low``, ``high``, ``basis`` ("labels" or "expected"), ``at_fit`` and ``n_labels``. An expected
+            value holds if labels still follow from inputs as they did.
+        """
+        return self.current().performance(metric, by=by)
+
+    @property
+    def status_(self) -> Status:
+        """Whether the model is healthy, degraded or uncertain, with reasons, advice and the alarm."""
+        return self.current().status
+
+    @property
+    def drift_(self) -> Drift:
+        """What has moved in the inputs: columns, events and coverage."""
+        return self.current().drift
+
+    @property
+    def held_out_(self) -> HeldOut | None:
+        """Predictions for rows of the reference by fits without them; None if the reference has too few rows."""
+        self._require_fitted("state_")
+        return self.holding_out_.predictions
+
+    @held_out_.setter
+    def held_out_(self, known: HeldOut | None) -> None:
+        self._hold_out(known)
+        self.rules_ = replace(self.rules_, held_out=self.holding_out_)
 
     @property
     def risk_(self) -> RiskEstimate:
@@ -657,7 +931,14 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """The predictor in use."""
         # Not from the snapshot, which would be kept: `predict` changes nothing, not even that.
         state = self.state_
+        if state.learning is not None:
+            return Snapshot(self.rules_, state).predictor
         return self.fixed_.estimator if state.safeguards.veto.is_held else state.estimator
+
+    @property
+    def learned_(self) -> tuple[LearningEvent, ...]:
+        """The last hundred refits on labels, with the errors before each."""
+        return self.current().learned
 
     @property
     def ratio_(self) -> Any:
@@ -726,20 +1007,29 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """Return what pickles keep: all but the lock and what was read, except for the error that the history notes."""
         known: Snapshot | None = vars(self).get("_snapshot")
         kept: dict[str, Any] = super().__getstate__()
-        if known is not None and known.state is kept["state_"] and known.known_risk is not None:
-            kept["state_"] = replace(known.state, rounds=known.state.rounds.noting(0, known.known_risk))
+        if known is not None and known.state is kept["state_"]:
+            kept["state_"] = self._with_alarm(known.state)
+            if known.read is not None:
+                kept["state_"] = replace(kept["state_"], rounds=known.state.rounds.noting(0, known.read))
         return kept
+
+    def _with_alarm(self, state: AdaptationState) -> AdaptationState:
+        """Return the state with the alarm as it was read since the last round."""
+        known: Snapshot | None = vars(self).get("_snapshot")
+        is_newer = known is not None and known.state is state and known.known_alarm is not None
+        return replace(state, alarm=known.known_alarm) if known is not None and is_newer else state
 
     # --- files -------------------------------------------------------------------------------------------------------
 
     def state_to_plain(self) -> dict[str, Any]:
         """Return the learned state without reference, labels and ratio, as nested dicts of arrays and numbers."""
+        state = self._with_alarm(self.state_)
         if self.estimator is None:
-            return state_to_plain(self.state_, self.fixed_.estimator, self._known_risk())
+            return state_to_plain(state, self.fixed_.estimator, self._read_since())
         own = {self._errors_name: self.fixed_.known_errors, "rounds_between_refits": self.rounds_between_refits_}
         if self._pair is not None:
             own["linear"] = [linear_to_plain(each.linear) for each in (self.state_.estimator, self.fixed_.estimator)]
-        return state_to_plain(self.state_, None, self._known_risk()) | own
+        return state_to_plain(state, None, self._read_since()) | own
 
     def state_from_plain(self, plain: dict[str, Any], ratio: RatioEstimator) -> None:
         """Restore the state that ``state_to_plain`` returned; a user's estimator is refitted with its last weights."""
@@ -752,7 +1042,12 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         else:
             estimator = self._fit_again_with(plain["fitted_weights"], plain)
         self.rules_ = self._make_rules(ratio)
-        self.state_ = under_guard(state_from_plain(plain, ratio, estimator), self.rules_.guard)
+        state = replace(
+            state_from_plain(plain, ratio, estimator),
+            labelled=labelled_from_plain(plain["labelled"], self.task_),
+            alarm=alarm_from_plain(plain["alarm"]),
+        )
+        self.state_ = under_guard(state, self.rules_.guard)
 
     def verification_to_plain(self) -> dict[str, Any]:
         """Return the order in time and the backtest, for files."""
@@ -762,15 +1057,14 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             "found": to_plain(found.found) | {"kind": str(found.found.kind)},
             "backtest": to_plain(found.backtest),
         }
-        if self.held_out_ is not None:
-            plain["held_out"] = to_plain(self.held_out_)
+        if self.holding_out_.known is not None:
+            plain["held_out"] = to_plain(self.holding_out_.known)
         if self._pair is not None:
             plain["combination"] = to_plain(self.combination_)
         return plain
 
     def verification_from_plain(self, plain: dict[str, Any]) -> None:
         """Undo ``verification_to_plain``."""
-        self.held_out_ = from_plain(HeldOut | None, plain.get("held_out"))
         if self._pair is not None:
             self.combination_ = from_plain(Combination, plain["combination"])
         backtest = from_plain(Backtest | None, plain["backtest"])
@@ -781,6 +1075,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             plain["unverified"],
             halves_of(self, plain["order"]),
         )
+        self._hold_out(from_plain(HeldOut | None, plain.get("held_out")))
 
     @property
     def _errors_name(self) -> str:
@@ -847,6 +1142,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             base_weight=self.base_weight_,
             reference=self.reference_,
             verification=self.verification_,
+            held_out=self.holding_out_,
+            measures=self.measures_,
             columns=ReferenceColumns(self.reference_),
             cover=ReferenceCover(
                 self._as_numbers(self.reference_), ratio, self._names(), has_numbers=self._has_numbers
@@ -863,37 +1160,57 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             rounds_between_refits=self.rounds_between_refits_,
         )
 
-    def _recipe(self) -> ErmRecipe:
-        pair = self._pair
+    def _recipe(self, rows: Any = None, weights: Any = None) -> ErmRecipe:
+        """Return how to fit the predictor; given rows and weights, how to fit it once, on those."""
+        pair, keeps_splits = self._pair, self.refit == "auto" and rows is None
+        rows, weights = (self.reference_, self.base_weight_) if rows is None else (rows, weights)
         if pair is not None:
-            return self._pair_recipe(pair, self.combination_)
+            return self._pair_recipe(pair, self.combination_, rows, weights, keeps_splits=keeps_splits)
         if self.estimator is not None:
-            return EstimatorRecipe(self.estimator, keeps_splits=self.refit == "auto")
-        return self._own_recipe(deviations_of_columns(self.reference_, self.base_weight_) if self.standardize else None)
+            return EstimatorRecipe(self.estimator, keeps_splits=keeps_splits)
+        return self._own_recipe(deviations_of_columns(rows, weights) if self.standardize else None)
 
-    def _pair_recipe(self, pair: LinearAndTrees, combination: Combination) -> PairRecipe:
-        scales = None
-        if self.standardize:
-            scales = deviations_of_columns(Bounds.of(self.reference_).clipped(self.reference_), self.base_weight_)
-        trees = EstimatorRecipe(pair.trees, keeps_splits=self.refit == "auto", n_folds=_FOLDS_OF_PAIR)
+    def _pair_recipe(
+        self, pair: LinearAndTrees, combination: Combination, rows: Any, weights: FloatArray, *, keeps_splits: bool
+    ) -> PairRecipe:
+        scales = deviations_of_columns(Bounds.of(rows).clipped(rows), weights) if self.standardize else None
+        trees = EstimatorRecipe(pair.trees, keeps_splits=keeps_splits, n_folds=_FOLDS_OF_PAIR)
         return PairRecipe(self._own_recipe(scales), trees, combination)
+
+    def _read_measures(self) -> None:
+        """Read by what the model is judged."""
+        given = {"cost": self.cost, "threshold": self.threshold, "tolerance": self.tolerance}
+        has_scores = self._has_numbers or hasattr(self.estimator, "predict_proba")
+        self.measures_ = read_measures(self.task_, self.metric, has_scores=has_scores, **given)
+
+    def _hold_out(self, known: HeldOut | None) -> None:
+        """Set up predictions of held-out rows, which are made on first use unless they are known."""
+        self._read_measures()  # its classes are those of the reference
+        parts = ReferenceParts(
+            self.reference_, self.task_, self.base_weight_, self._recipe(), has_numbers=self._has_numbers
+        )
+        self.holding_out_ = HeldOutReference(parts, self.verification_.order, self.measures_, known)
+        if is_sharing_fits() and self.backtest_ is not None and self.erm_.keeps_first_fit:
+            # The trees of the backtest are shared now, and nothing has to be fitted.
+            self.holding_out_.prepare()
 
     def _combine(
         self, time_order: IntArray | None, combination: Combination | None, on_progress: Callable[[float], None]
-    ) -> None:
+    ) -> HeldOut | None:
         """Find out on held-out rows how the two predictors of "auto" are combined, unless that is known."""
-        pair, self.held_out_ = self._pair, None
+        pair = self._pair
         if pair is None:
-            return
+            return None
         self.combination_ = Combination(0.0) if combination is None else combination
         split = split_rows(self.task_.strata, time_order)
         if combination is not None or len(self.task_) < FEWEST_ROWS_OF_TREES:
-            return
-        recipe = self._pair_recipe(pair, self.combination_)
+            return None
+        given = self.reference_, self.base_weight_
+        recipe = self._pair_recipe(pair, self.combination_, *given, keeps_splits=self.refit == "auto")
         linear, trees = hold_out_both(recipe, self.reference_, self.task_, self.base_weight_, split, on_progress)
         self.combination_ = combine(self.task_, split, linear, trees, self.base_weight_)
         answers = self.combination_.mixed(linear, trees)
-        self.held_out_ = held_out_of(split, answers, is_in_time=time_order is not None)
+        return held_out_of(split, answers, is_in_time=time_order is not None)
 
     @property
     def _pair(self) -> LinearAndTrees | None:
@@ -976,7 +1293,21 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         names = getattr(self, "feature_names_in_", None)
         return [f"x{column}" for column in range(self.n_features_in_)] if names is None else list(map(str, names))
 
+    def _is_wide(self, rows: Any) -> bool:
+        """Whether rows have columns that only the predictor that learned from labels reads."""
+        state = vars(self).get("state_")
+        if state is None or state.learning is None or state.learning.width is None:
+            return False
+        return isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.shape[1] > self.n_features_in_
+
+    def _narrow(self, rows: Any) -> Any:
+        """Return rows with the columns of the reference alone."""
+        return rows[:, : self.n_features_in_] if self._is_wide(rows) else rows
+
     def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
+        if not reset and self._is_wide(X):
+            rows = self._read(self._narrow(X), reset=False, min_rows=min_rows)
+            return np.concatenate((rows, X[:, self.n_features_in_ :]), axis=1)
         if self.estimator is None:
             return read_rows(self, X, reset=reset, min_rows=min_rows)
         if self._has_numbers:
@@ -1089,12 +1420,30 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         adapted one is better by more than two standard errors, and always if label-free estimates failed in the
         backtest. With ratio estimators that use a single batch, and with those that serve as baselines, ``"auto"`` is
         the same as ``"always"``.
+    metric : str, default="error"
+        By which ``performance`` and ``status_`` judge the model: "error", "balanced_error", "log_loss", "brier",
+        "roc_auc", "average_precision", "precision", "recall", "f1" (the last five also with "_macro" or ":CLASS") or
+        "cost".
+    cost : array of shape (n_classes, n_classes), optional
+        What it costs to predict the class of a column where that of the row is true, for the metric "cost".
+    threshold : float, optional
+        Of two classes, the probability from which on the second one counts as predicted in metrics; ``predict`` does
+        not use it. None takes the more probable class.
+    tolerance : float, optional
+        How much worse than at fit the metric may be in a healthy model. None is 5 points for metrics between 0 and 1,
+        and a fifth of the loss at fit at least.
     random_state : int, RandomState or None, default=None
         Seed of the ratio estimator if ``ratio`` is None.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
+    status_ : Status
+        Whether the model is healthy, degraded or uncertain, with reasons, one piece of advice, and the alarm.
+    drift_ : Drift
+        What has moved in the inputs: columns, events, coverage.
+    held_out_ : HeldOut or None
+        Predictions for rows of the reference by fits without them.
     ratio_ : fitted ratio estimator
     estimator_ : fitted predictor for the next round
         The adapted predictor, or the fixed one while adaptation is off or held back.
@@ -1138,8 +1487,9 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
     history_ : pandas.DataFrame
         One row for each of the last 10,000 rounds: ``rows`` of the batch, ``effective_rows`` of the reference,
         ``share`` of the ratio in use, whether the round made a ``refit``, whether it detected a ``drift``, and whether
-        the ``adapted`` model predicts after it. ``estimated_error`` and the ends of its interval are known only for
-        rounds after which you read ``risk_``: no round computes it by itself.
+        the ``adapted`` model predicts after it. ``value``, ``low``, ``high`` and ``basis`` of the model's metric and
+        its ``state`` are known only for rounds after which you read ``performance`` or ``status_``, and
+        ``estimated_error`` with its interval after you read ``risk_``: no round computes them by itself.
     history_in_use_ : float
         Mean interval length of the learners in use, in rounds.
     n_features_in_, feature_names_in_
@@ -1175,9 +1525,17 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         class_weight: Any = None,
         standardize: bool = True,
         adaptation: str = "auto",
+        metric: str | None = None,
+        cost: Any = None,
+        threshold: float | None = None,
+        tolerance: float | None = None,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
+        self.metric = metric
+        self.cost = cost
+        self.threshold = threshold
+        self.tolerance = tolerance
         self.class_weight = class_weight
         self.ratio = ratio
         self.refit = refit
@@ -1228,8 +1586,11 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """The classes, sorted."""
-        return self.task_.classes
+        """The classes, sorted; those of labels that were learned from are among them."""
+        learning = self.state_.learning if "state_" in vars(self) else None
+        if learning is None or learning.fitted is None:
+            return self.task_.classes
+        return np.union1d(self.task_.classes, learning.kept.truths[learning.kept.is_learned])
 
     @property
     def labels_(self) -> IntArray:
@@ -1289,8 +1650,9 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
             scores = current.scores
             with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
                 row_scores = 1.0 - np.asarray(predictor.predict_proba(rows), dtype=np.float64)
-                predicted = self.task_.answers(predictor.predict(rows))
-            sets = conformal_sets(scores, current.state.weights, row_scores, current.row_weights(X), float(alpha))
+                predicted = np.searchsorted(self.classes_, predictor.predict(rows))
+            weights = current.row_weights(self._narrow(X))
+            sets = conformal_sets(scores, current.state.weights, row_scores, weights, float(alpha))
         # Where the model is right more often than asked for, the limit may exclude every class. A set without any
         # answers nothing, and one class more can only raise the coverage.
         sets[np.arange(len(sets)), predicted] = True
@@ -1357,7 +1719,10 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         the adapted predictor is compared with the fixed one. The built-in regression minimises squares with any loss.
         The mean of absolute errors is estimated best, because single large errors count little. Use the pinball loss of
         a quantile q, such as ``"pinball(0.9)"``, if your ``estimator`` predicts that quantile.
-    refit, refit_budget, adaptation, random_state
+    metric : str, default="mean_absolute_error"
+        By which ``performance`` and ``status_`` judge the model: "mean_absolute_error", "median_absolute_error",
+        "root_mean_squared_error", "bias" or "pinball:QUANTILE".
+    refit, refit_budget, adaptation, tolerance, random_state
         As in `accous.AdaptiveClassifier`. What counts as points there are shares of four times the loss of the fixed
         model on the reference here, so that one point is 4 % of that loss; see docs/trust.md.
 
@@ -1365,6 +1730,8 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
     ----------
     targets_ : array of shape (n_reference,)
         The numbers of the reference.
+    status_, drift_, held_out_
+        As in `accous.AdaptiveClassifier`.
     risk_ : RiskEstimate
         Label-free estimate of the current mean loss, with an interval, and that of the fixed model, which never adapts.
     risk_estimate_ : float
@@ -1404,9 +1771,13 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         refit: int | str = "auto",
         refit_budget: float | None = None,
         adaptation: str = "auto",
+        metric: str | None = None,
+        tolerance: float | None = None,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
+        self.metric = metric
+        self.tolerance = tolerance
         self.ratio = ratio
         self.alpha = alpha
         self.standardize = standardize
@@ -1455,7 +1826,7 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
             with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
                 predicted = self.task_.answers(current.predictor.predict(rows))
             ends = conformal_intervals(
-                residuals, current.state.weights, predicted, current.row_weights(X), float(alpha)
+                residuals, current.state.weights, predicted, current.row_weights(self._narrow(X)), float(alpha)
             )
         return np.stack(ends, axis=1)
 

@@ -145,6 +145,9 @@ def on_new_reference(rules: RoundRules, before: AdaptationState, ratio: RatioEst
         rounds=before.rounds._replace(is_moved=fit.estimator is not rules.fixed.estimator),
         joined=Joining(before.n_rounds, before.n_rows),
         late_labels=None if labels is None else labels.after_refit(rules.task.names),
+        # Labels of before are about other predictors, and perhaps other classes.
+        labelled=None,
+        alarm=None,
     )
 
 

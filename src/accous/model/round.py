@@ -18,6 +18,7 @@ from accous.core.regression import Point
 from accous.diagnostics.coverage import NOTHING_FOUND, ROUNDS_BETWEEN_COLUMN_LOOKS, ColumnWatch
 from accous.diagnostics.drift import ReferenceColumns
 from accous.diagnostics.labels import LateLabels
+from accous.model.performance import AlarmWatch, LabelledRows
 from accous.model.predictors import WeightedErm
 from accous.model.safeguards import (
     Check,
@@ -36,6 +37,7 @@ from accous.model.tasks import Task
 from accous.model.watching import (
     NO_ROUNDS,
     NO_ROWS,
+    Read,
     RecentRows,
     ReferenceCover,
     RoundLog,
@@ -51,8 +53,8 @@ from accous.text import LOGGER
 from accous.threads import one_blas_thread
 
 if TYPE_CHECKING:
-    from accous.diagnostics.risk import RiskEstimate
     from accous.model.backtest import Verification
+    from accous.model.heldout import HeldOutReference, Measures
 
 # --- The state of an adaptive model after a round, and how to store it
 
@@ -107,6 +109,12 @@ class AdaptationState:
         What single columns showed.
     rounds : RoundLog
         What the last rounds did.
+    labelled : LabelledRows or None
+        The newest rows whose labels came; None before the first.
+    alarm : AlarmWatch or None
+        The alarm; None until a label comes or the status is read.
+    learning : Learning or None
+        What was learned from labels; None before the first.
     """
 
     n_rounds: int
@@ -125,6 +133,9 @@ class AdaptationState:
     joined: Joining | None = None
     late_labels: LateLabels | None = field(default=None, compare=False)
     rounds: RoundLog = field(default=NO_ROUNDS, compare=False)
+    labelled: LabelledRows | None = field(default=None, compare=False)
+    alarm: AlarmWatch | None = field(default=None, compare=False)
+    learning: Any = field(default=None, compare=False)
 
 
 def start_state(
@@ -158,18 +169,19 @@ def under_guard(state: AdaptationState, guard: Guard) -> AdaptationState:
     return replace(state, safeguards=replace(state.safeguards, check=check))
 
 
-def state_to_plain(state: AdaptationState, fixed: Any, risk: RiskEstimate | None) -> dict[str, Any]:
+def state_to_plain(state: AdaptationState, fixed: Any, read: Read | None) -> dict[str, Any]:
     """Return everything but the ratio as nested dicts; built-in predictors are included if ``fixed`` is given.
 
-    ``risk`` is the error that was estimated after the last round, if it was read.
+    ``read`` is what was read after the last round.
     """
     plain: dict[str, Any] = to_plain(state)
     watch = plain["watch"]
     # The file format keeps the events next to their log instead of inside it.
     watch["events"] = [] if watch["log"] is None else watch["log"].pop("events")
     plain["recent"] = state.recent.to_plain()
-    plain["rounds"] = state.rounds.to_plain(risk)
+    plain["rounds"] = state.rounds.to_plain(read)
     plain["late_labels"] = None if state.late_labels is None else to_plain(state.late_labels.packed())
+    plain |= {"labelled": to_plain(state.labelled), "alarm": to_plain(state.alarm)}
     if fixed is not None:
         plain |= {"estimator": linear_to_plain(state.estimator), "fixed": linear_to_plain(fixed)}
     return plain
@@ -301,6 +313,10 @@ class RoundRules:
         As the predictor reads it.
     verification : Verification
         What the replay of the reference showed.
+    held_out : HeldOutReference
+        What predictions for rows that a fit had not seen show.
+    measures : Measures
+        By what the model is judged.
     columns : ReferenceColumns
     cover : ReferenceCover
     names : list of str
@@ -329,6 +345,8 @@ class RoundRules:
     base_weight: FloatArray
     reference: Any
     verification: Verification
+    held_out: HeldOutReference
+    measures: Measures
     columns: ReferenceColumns
     cover: ReferenceCover
     names: list[str]
@@ -341,6 +359,12 @@ class RoundRules:
     limits_blas: bool
     rounds_between_refits: int = 0
     is_replay: bool = False
+
+    @cached_property
+    def takes_numbers(self) -> bool:
+        """Whether the predictor takes rows in the form in which recent rows are kept."""
+        is_array = isinstance(self.reference, np.ndarray) and self.reference.dtype == np.float64
+        return self.has_numbers or (is_array and self.cover.has_columns)
 
     @cached_property
     def is_held_at_rest(self) -> bool:
@@ -359,7 +383,8 @@ def run_round(
     rows: Any,
     X_batch: Any,
     n_rows: int,
-    risk: RiskEstimate | None = None,
+    read_before: Read | None = None,
+    alarm: AlarmWatch | None = None,
 ) -> AdaptationState:
     """Return the state after a round.
 
@@ -374,8 +399,10 @@ def run_round(
         The batch as the user passed it.
     n_rows : int
         Number of rows in the batch.
-    risk : RiskEstimate, optional
-        The error that was estimated after the round before, if it was read; the history notes it.
+    read_before : Read, optional
+        What was read after the round before; the history notes it.
+    alarm : AlarmWatch, optional
+        The alarm as it was read after the round before, if it was.
     """
     this_round = before.n_rounds + 1
     # Ratio estimators replace what they have learned and never modify it, so a shallow copy learns independently.
@@ -408,6 +435,10 @@ def run_round(
     recent, columns = before.recent if numbers is None else before.recent.add(numbers), before.columns
     if this_round % ROUNDS_BETWEEN_COLUMN_LOOKS == 0:
         columns = watch_columns(columns, rules.cover, this_round, recent)
+    alarm = before.alarm if alarm is None else alarm
+    if alarm is not None and recent.n_closed != alarm.n_closed:
+        predictor = rules.fixed.estimator if check.veto.is_held else fit.estimator
+        alarm = alarm.after_blocks(rules, predictor, recent, before.labelled, this_round)
     return AdaptationState(
         n_rounds=this_round,
         ratio=ratio,
@@ -424,8 +455,11 @@ def run_round(
         n_fitted=before.n_fitted,
         joined=before.joined,
         late_labels=before.late_labels,
+        labelled=before.labelled,
+        alarm=alarm,
+        learning=before.learning,
         rounds=before.rounds.after(
-            risk,
+            read_before,
             n_effective,
             n_rows,
             share=share,

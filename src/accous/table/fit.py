@@ -18,7 +18,7 @@ from sklearn.dummy import DummyClassifier
 
 from accous.arrays import FloatArray, IntArray
 from accous.checkpoint.files import exclusive_lock
-from accous.diagnostics.risk import Look, measure_evidence
+from accous.diagnostics.evidence import Look, measure_evidence
 from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWarning
 from accous.model.backtest import CUTS, Backtest, backtest
 from accous.model.estimators import AdaptiveClassifier, AdaptiveRegressor
