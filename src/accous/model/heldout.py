@@ -29,7 +29,8 @@ from accous.model.backtest import CUTS, ReferenceParts
 from accous.model.tasks import ClassTask, Task
 from accous.model.watching import ReferenceCover
 from accous.parameters import require_number
-from accous.threads import one_blas_thread
+from accous.threads import one_blas_thread, one_openmp_thread_if_few
+from accous.validation import count_rows
 
 # --- Which rows are held out, and what is predicted for them
 
@@ -103,13 +104,15 @@ def _folds(strata: IntArray, seed: int) -> IntArray:
 
 def answers_of(predictor: Any, rows: Any, classes: NDArray[Any] | None) -> FloatArray:
     """Return numbers, or probabilities with a column for each of the classes, also for those it has not seen."""
-    if classes is None:
-        return np.asarray(predictor.predict(rows), dtype=np.float64)
-    found = np.zeros((len(rows), len(classes)))
-    if hasattr(predictor, "predict_proba"):
-        found[:, np.searchsorted(classes, predictor.classes_)] = predictor.predict_proba(rows)
-    else:
-        found[np.arange(len(rows)), np.searchsorted(classes, predictor.predict(rows))] = 1.0
+    n_rows = count_rows(rows)
+    with one_openmp_thread_if_few(n_rows):
+        if classes is None:
+            return np.asarray(predictor.predict(rows), dtype=np.float64)
+        found = np.zeros((n_rows, len(classes)))
+        if hasattr(predictor, "predict_proba"):
+            found[:, np.searchsorted(classes, predictor.classes_)] = predictor.predict_proba(rows)
+        else:
+            found[np.arange(n_rows), np.searchsorted(classes, predictor.predict(rows))] = 1.0
     return found
 
 
