@@ -449,7 +449,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             new = read_labelled(
                 self.rules_,
                 current.predictor,
-                None if rows is None else self._as_kept(rows),
+                rows,
                 late,
                 predicted=predicted,
                 probability=probability,
@@ -459,17 +459,13 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
                 new = new[~is_before_joining(state, rounds)]
             if not len(new):
                 return
-            labelled = new if state.labelled is None else state.labelled.after(new)
+            labelled = (new[:0] if state.labelled is None else state.labelled).after(new)
             after = replace(state, labelled=labelled, alarm=current.alarm)
             self._replace_state(after, with_new_labels=True)
             if after.alarm is not None:
                 weights = self.current()._label_weights[-len(new) :]
                 alarm = after.alarm.after_labels(self.rules_, labelled[-len(new) :].labels(weights), state.n_rounds)
                 self._replace_state(replace(after, alarm=alarm), with_new_labels=True)
-
-    def _as_kept(self, rows: Any) -> Any:
-        """Return rows as recent ones are kept: without missing numbers, if the predictor reads numbers."""
-        return Bounds.of(self.reference_).filled(rows) if self._has_numbers and self._takes_missing else rows
 
     def _learn(self, rows: Any, late: LateTruths) -> None:
         """Keep labelled rows of now, and learn from them if there are enough; labels of another type cannot be classes.
