@@ -85,7 +85,7 @@ bench: $(STAMP) ## measure speed, accuracy on streams with known answers, refits
 	$(RUN) -m benchmarks.cli_throughput
 	$(RUN) -m benchmarks.service
 	$(RUN) -m benchmarks.keyed
-	$(VENV)/bin/accous bench run table3 --contenders FIX,OLRE,Accous,oracle --jobs 2
+	$(VENV)/bin/accous bench run table3 --contenders 'FIX,OLRE,Accous (paper),accous,oracle' --jobs 2
 	$(VENV)/bin/accous bench report results/table3
 	$(RUN) -m benchmarks.refits
 	$(RUN) -m benchmarks.regression

@@ -351,7 +351,7 @@ FIGURES: dict[str, Callable[[], None] | str] = {
     "pool-*.png": draw_pool,
     "trust_*.png": draw_trust,
     "results-theory-*.png": "python -m benchmarks.theory",
-    "results-[!t]*.png": "the command on docs/results.md",
+    "results-[!t]*.png": "python -m accous_bench.tables docs benchmarks/results",
     "speed.png": "python -m benchmarks.speed",
     "support_inbox.png": "python examples/support_inbox.py --picture docs/images/support_inbox.png",
     "drifting_camera.png": "python examples/drifting_camera.py --picture docs/images/drifting_camera.png",

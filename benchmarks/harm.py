@@ -24,9 +24,9 @@ from benchmarks.real_streams import MOST_ROWS, ROWS_BETWEEN_LOOKS, follow
 Row = dict[str, Any]
 
 
-def play(stream: str, n_reference: int, *, is_told: bool) -> Row | None:
+def play(stream: str, n_reference: int, most_rows: int = MOST_ROWS, *, is_told: bool) -> Row | None:
     """Play a stream; None if it is too short or starts with one class."""
-    rows, y = read_blocks(n_reference) if stream == BLOCKS else read_stream(stream, MOST_ROWS)
+    rows, y = read_blocks(n_reference) if stream == BLOCKS else read_stream(stream, most_rows)
     n = n_reference
     if len(y) < n + 2 * ROWS_BETWEEN_LOOKS or len(np.unique(y[:n])) < 2:
         return None

@@ -33,7 +33,7 @@ from benchmarks.pages import RESULTS, keep_part, kept
 
 __all__ = ["FIX", "MOVING", "Shares", "main", "measure", "play", "seed_numbers", "share_table", "shares", "streams"]
 
-FIX, ACCOUS = "FIX", "Accous"
+FIX, ACCOUS = "FIX", "accous"
 METHODS = (FIX, ACCOUS, LIMIT, ORACLE)
 MOVING = ("Lin", "Squ", "Sin", "Ber")
 

@@ -104,7 +104,6 @@ SHOWN_ON = {
     "cli_throughput": "cli.md",
     "dann_steps": "benchmark.md",
     "embedding": "deep.md",
-    "estimators": "defaults.md",
     "gallery": "gallery/index.md",
     "refits": "python.md",
 }

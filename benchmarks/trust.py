@@ -19,7 +19,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from accous import AdaptiveClassifier
-from accous.diagnostics.risk import conformal_sets
+from accous.diagnostics.conformal import conformal_sets
 from accous.streams import ConstantShift, GaussianStream, Shift
 from accous.threads import one_blas_thread
 from benchmarks.data import SHIFTS, FloatArray, GaussianProblem, Problem, TableProblem, data_folder, mixed

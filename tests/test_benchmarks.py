@@ -19,6 +19,7 @@ from benchmarks import (
     defaults,
     figures,
     gallery,
+    harm,
     keyed,
     pages,
     pool,
@@ -41,8 +42,8 @@ needs_streams = pytest.mark.skipif(
 )
 
 SCRIPTS = (
-    cli_throughput, defaults, figures, gallery, keyed, peers, pool, real_streams, refits, regression, service, speed,
-    startup, trust,
+    cli_throughput, defaults, figures, gallery, harm, keyed, peers, pool, real_streams, refits, regression, service,
+    speed, startup, trust,
 )  # fmt: skip
 
 
@@ -140,6 +141,14 @@ def test_classes_of_a_stream_of_numbers_are_whether_the_number_is_large():
     frame, classes = data.read_stream("bike_sharing_hour", 2000)
     assert y[classes == "1"].min() > y[classes == "0"].max()
     assert "cnt" not in frame.columns
+
+
+@needs_streams
+def test_harm_is_the_error_above_that_of_the_fixed_model():
+    found = harm.play("bike_sharing_hour", 300, 1400, is_told=False)
+    assert (found["order"], found["guard"] in ("strict", "off")) == ("found", True)
+    assert found["p_value"] <= 0.01
+    assert found["harm"] <= 0.5
 
 
 @needs_streams
@@ -314,7 +323,7 @@ def test_a_case_is_measured_against_fix_and_its_bounds():
 def test_the_default_is_that_of_the_benchmark():
     stream = GaussianStream(SquareShift(period=20), n_rounds=42, n_reference=150, batch_size=3)
     mine = pool.risks_of(Contender("mine", pool.DEFAULT.model), stream)
-    assert mine.tobytes() == pool.risks_of(get_contender("Accous"), stream).tobytes()
+    assert mine.tobytes() == pool.risks_of(get_contender("accous"), stream).tobytes()
 
 
 @pytest.mark.parametrize(("text", "seeds"), [("0-4", [0, 1, 2, 3, 4]), ("3", [3]), ("300-301", [300, 301])])

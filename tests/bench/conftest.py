@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from accous_bench import contenders
+from accous_bench import contenders, problems
 
 SMALL = """
 title = "Small"
@@ -13,7 +13,7 @@ datasets = ["gaussian"]
 shifts = ["Lin", "Squ"]
 batch_sizes = [5]
 rounds = [24]
-contenders = ["FIX", "uLSIF", "Accous", "oracle"]
+contenders = ["FIX", "uLSIF", "accous", "oracle"]
 seeds = 2
 
 [options.gaussian]
@@ -40,5 +40,7 @@ def write_spec(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave no contender of a test behind."""
+    """Leave no contender, problem or shift of a test behind."""
     monkeypatch.setattr(contenders, "_CONTENDERS", dict(contenders._CONTENDERS))
+    monkeypatch.setattr(problems, "_PROBLEMS", dict(problems._PROBLEMS))
+    monkeypatch.delitem(problems.SHIFTS, "Spike", raising=False)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-CONTENDERS = ("FIX", "DANN", "KMM", "KLIEP", "uLSIF", "LR", "OLRE", "Accous", "oracle")
+CONTENDERS = ("FIX", "DANN", "KMM", "KLIEP", "uLSIF", "LR", "OLRE", "accous", "oracle")
 SHIFTS = ("Lin", "Squ", "Sin", "Ber")
 LEVELS = {"FIX": 0.33, "DANN": 0.41, "KMM": 0.36, "KLIEP": 0.35, "uLSIF": 0.36, "LR": 0.35, "OLRE": 0.30}
-LEVELS |= {"Accous": 0.28, "oracle": 0.265}
+LEVELS |= {"accous": 0.28, "oracle": 0.265}
 
 
 def make_row(contender: str, seed: int, **changes: Any) -> dict[str, Any]:
@@ -91,9 +91,9 @@ def switch_rows(n_seeds: int = 2, n_rounds: int = 400, period: int = 50) -> list
     weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
     rows = []
     for seed in range(n_seeds):
-        for contender, pace in (("FIX", 1e9), ("OLRE", 20.0), ("Accous", 5.0), ("oracle", 0.01)):
+        for contender, pace in (("FIX", 1e9), ("OLRE", 20.0), ("accous", 5.0), ("oracle", 0.01)):
             risk = 0.25 + 0.15 * np.exp(-since / pace) + 0.001 * seed
-            has_ratio = contender in ("OLRE", "Accous")
+            has_ratio = contender in ("OLRE", "accous")
             loss = (0.5 + 0.3 * np.exp(-since / pace)).tolist() if has_ratio else None
             curve = {
                 "round": rounds.tolist(),
@@ -111,7 +111,7 @@ def switch_rows(n_seeds: int = 2, n_rounds: int = 400, period: int = 50) -> list
                     error=float(risk.mean()),
                     risk=float(risk.mean()),
                     curve=curve,
-                    learner_weights=noted if contender == "Accous" else None,
+                    learner_weights=noted if contender == "accous" else None,
                     settings={"stream": f"GaussianStream(shift=SquareShift(period={period}))"},
                 )
             )
@@ -122,7 +122,7 @@ def natural_rows(n_seeds: int = 2) -> list[dict[str, Any]]:
     """Tables in order of time, of slightly different lengths, without risk and oracle."""
     rows = []
     for dataset, level in (("gas_sensor", 0.3), ("powersupply", 0.5)):
-        for contender in ("FIX", "LR", "OLRE", "Accous"):
+        for contender in ("FIX", "LR", "OLRE", "accous"):
             for seed in range(n_seeds):
                 n_played = 500 + 3 * seed
                 ends = np.round(np.arange(1, 101) * n_played / 100).astype(int)
@@ -148,7 +148,7 @@ def regret_rows(n_seeds: int = 4) -> list[dict[str, Any]]:
     """Regrets that grow with a known exponent, but for a factor that differs between seeds."""
     rows = []
     for shift, exponent in (("fixed path", 0.4), ("growing path", 0.7)):
-        for contender, extra in (("OLRE", 0.1), ("Accous", 0.0)):
+        for contender, extra in (("OLRE", 0.1), ("accous", 0.0)):
             for n_rounds in (500, 1000, 2000, 4000):
                 for seed in range(n_seeds):
                     regret = (1.0 + 0.1 * seed) * n_rounds ** (exponent + extra)

@@ -27,12 +27,14 @@ from accous.arrays import FloatArray
 from accous.exceptions import DataError, ParameterError
 from accous.streams import GaussianStream, SquareShift
 from accous_bench.contenders import (
+    DECISION,
     DIFFUSIONS,
     JUMPS,
     LIMIT,
     ORACLE,
     PAPER_CONTENDERS,
     SHARE,
+    SHARES,
     AlphaFilter,
     Contender,
     Limit,
@@ -55,12 +57,15 @@ RATIOS = {
     "uLSIF": ULSIF,
     "LR": LogisticRatio,
     "OLRE": SingleLearnerRatio,
-    "Accous": OnlineDensityRatio,
+    "accous": OnlineDensityRatio,
 }
+LATER = (
+    *("LR (literal)", "LR (window)", "OLRE (literal)", "double weighting", "T3A", "LAME"),
+    *("FTH", "ROGD", "UOGD", "ATLAS", "FLH-FTL", "Accous (literal)", "Accous (literal, scaled)", "accous"),
+)
 VARIANTS = (
     *("KMM (no ridge)", "KLIEP (cv)", "uLSIF (cv)", "LR (Newton step)"),
     *("KMM (unit width)", "KLIEP (unit width)", "uLSIF (unit width)", "LR (weak penalty)"),
-    *("Accous (literal)", "Accous (ensemble only)"),
 )
 
 
@@ -87,7 +92,7 @@ def test_the_example_of_the_documentation_differs_from_a_built_in_contender_by_i
 
 
 def test_the_papers_eight_names_come_first_and_in_its_order() -> None:
-    assert PAPER_CONTENDERS == ("FIX", "DANN", "KMM", "KLIEP", "uLSIF", "LR", "OLRE", "Accous")
+    assert PAPER_CONTENDERS == ("FIX", "DANN", "KMM", "KLIEP", "uLSIF", "LR", "OLRE", "Accous (paper)")
     assert contender_names()[:8] == PAPER_CONTENDERS
 
 
@@ -136,7 +141,8 @@ def test_what_forgets_does_not_depend_on_earlier_batches(name: str) -> None:
 def test_the_literal_accous_has_the_papers_settings() -> None:
     stream = GaussianStream(SquareShift(period=4), n_features=3, n_reference=60, n_rounds=4, batch_size=1)
     X, y = stream.reference()
-    ratio = make_contender("Accous (literal)").fit(X, y).ratio_
+    ratio = make_contender("Accous (literal)", horizon=4).fit(X, y).ratio_
+    assert ratio.horizon == 4
     largest = float(np.linalg.norm(X, axis=1).max())
     assert ratio.feature_bound_ == pytest.approx(largest)
     assert ratio.radius_ == 1.5
@@ -156,7 +162,7 @@ def test_the_newton_step_is_the_first_step_of_a_learner() -> None:
 
 
 def test_a_user_adds_a_contender_of_his_own(relative: Contender) -> None:
-    assert contender_names() == (*PAPER_CONTENDERS, *VARIANTS, LIMIT, ORACLE, "RuLSIF")
+    assert contender_names() == (*PAPER_CONTENDERS, *VARIANTS, *LATER, LIMIT, DECISION, SHARES, ORACLE, "RuLSIF")
     assert get_contender("RuLSIF") is relative
     assert isinstance(make_contender("RuLSIF").ratio, RULSIF)
 
@@ -266,7 +272,7 @@ def test_the_model_of_a_round_knows_the_rows_before_it_only() -> None:
 
 def test_the_limit_runs_in_a_spec_between_fix_and_the_oracle(write_spec: Callable[..., Path]) -> None:
     path = write_spec(
-        ('["FIX", "uLSIF", "Accous", "oracle"]', '["FIX", "limit", "oracle"]'),
+        ('["FIX", "uLSIF", "accous", "oracle"]', '["FIX", "limit", "oracle"]'),
         ('["Lin", "Squ"]', '["Squ"]'),
         ("seeds = 2", "seeds = 1"),
         ("rounds = [24]", "rounds = [400]"),

@@ -15,8 +15,8 @@ def by_contender(curves: list[Curve]) -> dict[str, Curve]:
 
 def test_curves_around_switches_are_means_over_seeds() -> None:
     rows = switch_rows(n_seeds=3)
-    curve = by_contender(curves_from_rows(rows))["Accous"]
-    expected = np.mean([row["curve"]["risk"] for row in rows if row["contender"] == "Accous"], axis=0)
+    curve = by_contender(curves_from_rows(rows))["accous"]
+    expected = np.mean([row["curve"]["risk"] for row in rows if row["contender"] == "accous"], axis=0)
     assert curve.n_seeds == 3
     assert curve.period == 50
     assert curve.rounds == list(range(1, 401))
@@ -64,7 +64,7 @@ def test_natural_curves_of_different_lengths_are_averaged_point_by_point() -> No
     ],
 )
 def test_switching_period(changes: dict, period: int | None) -> None:
-    assert switching_period(make_row("Accous", 0, **changes)) == period
+    assert switching_period(make_row("accous", 0, **changes)) == period
 
 
 def test_mean_weights_are_over_the_rounds_in_use() -> None:
@@ -108,11 +108,11 @@ def test_switches_have_a_row_for_the_risk_and_one_for_the_loss() -> None:
 
 
 def test_a_stream_of_another_length_is_not_drawn_beside_the_others() -> None:
-    rows = [make_row(name, seed) for name in ("FIX", "KMM", "Accous") for seed in (0, 1)]
+    rows = [make_row(name, seed) for name in ("FIX", "KMM", "accous") for seed in (0, 1)]
     rows += [make_row("DANN", 0, error=0.9, n_rounds=100)]
     (panel,) = make_panels(aggregate_rows(rows).outcomes)
     figure = draw_comparison([[("Squ", panel.cells["Squ"])]])
-    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["KMM", "Accous"]
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["KMM", "accous"]
     assert figure.axes[0].get_xlim()[1] < 80.0
 
 

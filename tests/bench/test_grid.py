@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accous import AdaptiveClassifier, OnlineDensityRatio
-from accous.exceptions import AccousError, DataError, ParameterError
+from accous.exceptions import DataError, ParameterError
 from accous.streams import GaussianStream, MovingGaussianStream
 from accous_bench import contenders
 from accous_bench.contenders import PROTOCOLS, Contender, get_contender
@@ -54,7 +54,7 @@ def make_run(contender: str | Contender, *, n_rounds: int = 40, score_every: int
 
 
 def test_a_run_agrees_with_the_obvious_loop() -> None:
-    row = play(make_run("Accous"))
+    row = play(make_run("accous"))
     stream = GaussianStream(SHIFTS["Squ"], n_features=3, n_reference=80, n_rounds=40, batch_size=3, random_state=1)
     X, y = stream.reference()
     ratio = OnlineDensityRatio(random_state=1)
@@ -292,27 +292,28 @@ def test_the_numbers_do_not_depend_on_the_number_of_processes(write_spec: WriteS
     assert played(runs, tmp_path / "two.jsonl", n_jobs=2) == alone
 
 
-@pytest.mark.slow
-def test_a_dask_cluster_gives_the_same_numbers(write_spec: WriteSpec, tmp_path: Path, own_registry: None) -> None:
-    distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'accous[dask]'")
+def test_other_processes_know_the_contenders_and_shifts_of_plugins(
+    write_spec: WriteSpec, tmp_path: Path, own_registry: None
+) -> None:
     (tmp_path / "mine.py").write_text(
+        "import numpy as np\n"
         "from accous import AdaptiveClassifier, KLIEP\n"
+        "from accous.streams import Shift\n"
         "from accous_bench.contenders import Contender, register\n"
+        "from accous_bench.problems import register_shift\n"
+        "class Spike(Shift):\n"
+        "    def _alphas(self, rounds, generator):\n"
+        "        return (np.asarray(rounds) % 10 == 0).astype(float)\n"
         "register(Contender('mine', lambda seed: AdaptiveClassifier(ratio=KLIEP())))\n"
+        "register_shift('Spike', Spike())\n"
     )
-    spec = read_spec(write_spec(('"uLSIF"', '"mine"'), ("seeds = 2", 'seeds = 1\nplugins = ["mine.py"]')))
-    runs = spec.runs()
+    changes = (('"uLSIF"', '"mine"'), ("seeds = 2", 'seeds = 1\nplugins = ["mine.py"]'), ('"Squ"', '"Spike"'))
+    runs = read_spec(write_spec(*changes)).runs()
     alone = played(runs, tmp_path / "one.jsonl")
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        on_cluster = played(runs, tmp_path / "cluster.jsonl", dask=cluster.scheduler_address)
-    assert on_cluster == alone
-    assert {row["contender"] for row in alone.values()} >= {"mine", "Accous"}
-
-
-def test_no_cluster_at_the_address_is_one_sentence(write_spec: WriteSpec, tmp_path: Path) -> None:
-    pytest.importorskip("distributed", reason="needs Dask: pip install 'accous[dask]'")
-    with pytest.raises(AccousError, match="no Dask scheduler at nonsense://here"):
-        play_grid(read_spec(write_spec()).runs(), tmp_path / "r.jsonl", dask="nonsense://here")
+    assert played(runs, tmp_path / "two.jsonl", n_jobs=2) == alone
+    assert {row["contender"] for row in alone.values()} >= {"mine", "accous"}
+    assert "Spike" in {row["shift"] for row in alone.values()}
+    assert {row["status"] for row in alone.values()} == {"done"}
 
 
 def test_finished_runs_are_not_played_again(write_spec: WriteSpec, tmp_path: Path) -> None:

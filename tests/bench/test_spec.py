@@ -83,7 +83,7 @@ def test_a_bad_spec_is_refused_with_the_line_at_fault(
 
 
 def test_the_line_of_an_entry_in_a_long_list_is_named(write_spec: WriteSpec) -> None:
-    path = write_spec(('["FIX", "uLSIF", "Accous", "oracle"]', '[\n  "FIX",\n  "Acous",\n]'))
+    path = write_spec(('["FIX", "uLSIF", "accous", "oracle"]', '[\n  "FIX",\n  "Acous",\n]'))
     with pytest.raises(ParameterError, match=r"line 8: There is no contender 'Acous'"):
         read_spec(path)
 
@@ -120,13 +120,13 @@ def test_a_contender_without_its_package_is_refused_unless_it_is_left_out(
     spec = read_spec(write_spec(('"uLSIF"', '"deeper"')))
     with pytest.raises(ParameterError, match=r"^deeper needs no_such_torch: pip install 'accous\[deep\]', or name the"):
         prepare(spec)
-    prepare(spec.only(contenders=["FIX", "Accous"]))
+    prepare(spec.only(contenders=["FIX", "accous"]))
 
 
 def test_a_part_of_the_grid_can_be_chosen(write_spec: WriteSpec) -> None:
     spec = read_spec(write_spec())
-    part = spec.only(contenders=["Accous"], seeds=[1])
-    assert {(run.names["contender"], run.names["seed"]) for run in part.runs()} == {("Accous", 1)}
+    part = spec.only(contenders=["accous"], seeds=[1])
+    assert {(run.names["contender"], run.names["seed"]) for run in part.runs()} == {("accous", 1)}
     with pytest.raises(ParameterError, match="has no contender 'KMM', only FIX, uLSIF, Accous, oracle"):
         spec.only(contenders=["KMM"])
 
@@ -138,9 +138,9 @@ def test_a_plugin_that_fails_is_named(write_spec: WriteSpec, tmp_path: Path) -> 
 
 
 def test_parameters_change_the_model_and_the_identity(write_spec: WriteSpec) -> None:
-    plain = read_spec(write_spec()).only(contenders=["Accous"]).runs()[0]
+    plain = read_spec(write_spec()).only(contenders=["accous"]).runs()[0]
     changed = read_spec(write_spec(("n_features = 3", "n_features = 3\n[parameters.Accous]\nratio__step_size = 2.0")))
-    run = changed.only(contenders=["Accous"]).runs()[0]
+    run = changed.only(contenders=["accous"]).runs()[0]
     assert run.model().ratio.step_size == 2.0
     assert run.identity() != plain.identity()
 

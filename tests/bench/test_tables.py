@@ -1,7 +1,6 @@
 """Reports and pages: their tables are the numbers, from rows and from aggregates alike."""
 
 import csv
-import json
 import re
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from accous_bench.aggregates import aggregate_rows, merge, read_aggregates, writ
 from accous_bench.contenders import ORACLE, PREDICT_FIRST
 from accous_bench.spec import find_spec, read_spec
 from accous_bench.statistics import ENSEMBLE, OURS, Cell, make_panels
-from accous_bench.tables import fill_page, read_inputs, report_tables, write_report
+from accous_bench.tables import read_inputs, report_tables, write_pages, write_report
 from tests.bench.rows import (
     make_failure,
     make_row,
@@ -25,7 +24,7 @@ from tests.bench.rows import (
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
-SPECS = ("table3", "gaussian_published", "table1", "table2", "images", "images_tuned", "natural", "figures", "weights")
+DOCS = ROOT / "docs"
 
 
 def tables_of(rows: list) -> dict[str, list[list[str]]]:
@@ -80,23 +79,23 @@ def test_a_table_has_the_same_cells_in_both_formats(everything: Path) -> None:
 
 
 def test_errors_have_a_mean_and_a_standard_error_beside_the_papers() -> None:
-    errors = {"FIX": (0.30, 0.34), "Accous": (0.26, 0.30), "mine": (0.4, 0.4)}
+    errors = {"FIX": (0.30, 0.34), "accous": (0.26, 0.30), "mine": (0.4, 0.4)}
     rows = [make_row(name, seed, error=e) for name, found in errors.items() for seed, e in enumerate(found)]
     assert [row[:3] for row in tables_of(rows)["errors-gaussian-1000-1"]] == [
         ["FIX", "32.00 ± 2.00", "33.19 ± 0.25"],
         ["mine", "40.00 ± 0.00", "–"],
-        ["Accous", "**28.00 ± 2.00**", "29.30 ± 0.37"],
+        ["accous", "**28.00 ± 2.00**", "29.30 ± 0.37"],
     ]
 
 
 def test_one_seed_has_neither_spread_nor_test() -> None:
-    tables = tables_of([make_row(name, 0) for name in ("FIX", "LR", "Accous")])
+    tables = tables_of([make_row(name, 0) for name in ("FIX", "LR", "accous")])
     assert tables["errors-gaussian-1000-1"][1][1] == "35.00"
     assert tables["differences-gaussian-1000-1"] == [["FIX", "+5.00"], ["LR", "+7.00"]]
 
 
 def test_differences_are_tested_where_both_played_the_same_rounds() -> None:
-    rows = [make_row("Accous", seed, error=0.28) for seed in range(3)]
+    rows = [make_row("accous", seed, error=0.28) for seed in range(3)]
     rows += [make_row("OLRE", seed, error=0.30 + 0.0001 * seed**2) for seed in range(3)]
     rows += [make_row("LR", seed, error=0.35, n_played=10_000, n_predicted=400) for seed in range(3)]
     lr, olre = tables_of(rows)["differences-gaussian-1000-1"]
@@ -105,20 +104,19 @@ def test_differences_are_tested_where_both_played_the_same_rounds() -> None:
 
 
 def test_shares_of_the_limit_come_before_those_of_the_oracle() -> None:
-    risks = {"FIX": 0.40, "Accous": 0.32, "limit": 0.30, "oracle": 0.25}
+    risks = {"FIX": 0.40, "accous": 0.32, "limit": 0.30, "oracle": 0.25}
     assert tables_of([make_row(name, 0, risk=risk) for name, risk in risks.items()])["risks-gaussian-1000-1"] == [
         ["FIX", "40.00"],
-        ["Accous", "32.00 (80, 53)"],
+        ["accous", "32.00 (80, 53)"],
         ["limit", "30.00 (100, 67)"],
         ["oracle", "25.00"],
         ["gap, points", "15.00"],
     ]
 
 
-def test_wins_and_tallies() -> None:
-    tables = tables_of([*table_rows(n_seeds=2), *(make_row("Accous (ensemble only)", s) for s in (0, 1))])
-    assert tables["wins"][-2:] == [["OLRE", "2", "0", "0"], ["Accous", "22", "1", "8"]]
-    assert [row[:4] for row in tables["tally-error"] if row[0] == "OLRE"] == [["OLRE", "8", "0", "0"]]
+def test_wins_compare_like_with_like() -> None:
+    tables = tables_of([*table_rows(n_seeds=2), *(make_row("Accous (paper)", s) for s in (0, 1))])
+    assert tables["wins"][-2:] == [["OLRE", "2", "0", "0"], ["Accous (paper)", "22", "1", "8"]]
 
 
 def test_protocols_stand_side_by_side_and_only_the_first_has_its_own_tables() -> None:
@@ -138,25 +136,25 @@ def test_regrets_with_their_exponents() -> None:
 
 
 def test_shortcomings_are_noted() -> None:
-    rows = [make_row(name, seed) for name in ("FIX", "Accous") for seed in range(4)]
+    rows = [make_row(name, seed) for name in ("FIX", "accous") for seed in range(4)]
     rows += [*(make_row("KMM", seed) for seed in (0, 1, 3)), make_failure("KMM", 2, "singular")]
     rows += [make_row("DANN", seed, n_rounds=100) for seed in range(4)]
     rows += [make_row("LR", seed, n_played=10_000, n_predicted=400) for seed in range(4)]
     table = next(table for table in report_tables(aggregate_rows(rows)) if table.name.startswith("errors"))
     marks = {row[0]: re.findall(r"\[(\d)\]", row[1]) for row in table.rows}
-    assert marks == {"FIX": [], "DANN": ["1"], "KMM": ["2", "3"], "LR": ["4"], "Accous": []}
+    assert marks == {"FIX": [], "DANN": ["1"], "KMM": ["2", "3"], "LR": ["4"], "accous": []}
     assert "100 rounds instead of 10,000" in table.notes[0]
     assert table.notes[1:3] == ["Seeds 0, 1, 3 only.", "Failed for seed 2: singular."]
 
 
 def test_failures_and_numbers_that_are_not_finite_are_dashes() -> None:
-    rows = [make_failure("Accous", 0), make_row("FIX", 0, error=float("nan"))]
+    rows = [make_failure("accous", 0), make_row("FIX", 0, error=float("nan"))]
     assert [row[1][0] for row in tables_of(rows)["errors-gaussian-1000-1"]] == ["–", "–"]
 
 
 def test_names_cannot_write_markup(tmp_path: Path) -> None:
     name = "<script>alert(1)</script> | $x_1$ & $\\bad$"
-    rows = [make_row(contender, seed) for contender in ("FIX", "Accous", name) for seed in (0, 1)]
+    rows = [make_row(contender, seed) for contender in ("FIX", "accous", name) for seed in (0, 1)]
     write_report([write_rows(tmp_path / "rows", rows)], tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text()
     assert not re.search(r"(?<!\\)<script", text)
@@ -203,8 +201,8 @@ def test_aggregates_survive_a_file(tmp_path: Path) -> None:
 
 def test_a_later_run_with_other_settings_replaces_an_earlier_one() -> None:
     late = {"run": "other settings", "error": 0.1, "finished": "2026-01-03T00:00:00+00:00"}
-    aggregates = aggregate_rows([make_row("Accous", 0, **late), make_row("Accous", 0), make_row("FIX", 0)])
-    assert [one.error for one in aggregates.outcomes if one.contender == "Accous"] == [0.1]
+    aggregates = aggregate_rows([make_row("accous", 0, **late), make_row("accous", 0), make_row("FIX", 0)])
+    assert [one.error for one in aggregates.outcomes if one.contender == "accous"] == [0.1]
     assert aggregates.provenance["superseded"] == 1
 
 
@@ -220,20 +218,23 @@ def test_provenance_names_what_the_numbers_come_from() -> None:
 # --- the page of results ------------------------------------------------------------------------------------------
 
 
-def test_the_tables_of_the_results_page_are_those_of_the_committed_aggregates(tmp_path: Path) -> None:
-    committed = (ROOT / "docs" / "results.md").read_text()
-    page = tmp_path / "results.md"
-    page.write_text(committed.replace("images/results-", "images/"))  # without drawing the figures
-    assert "wins" in fill_page(page, [RESULTS / f"{name}.json" for name in (*SPECS, "regret")])
-    assert page.read_text() == committed.replace("images/results-", "images/")
+def test_the_pages_of_results_are_those_of_the_committed_aggregates(tmp_path: Path) -> None:
+    (tmp_path / "results.md").write_text((DOCS / "results.md").read_text())
+    pages = write_pages(tmp_path, RESULTS, has_figures=False)
+    assert len(pages) >= 12
+    for page in pages:
+        assert page.read_text() == (DOCS / page.relative_to(tmp_path)).read_text(), page
+    written = {path.relative_to(tmp_path) for path in tmp_path.rglob("*.csv")}
+    assert written == {path.relative_to(DOCS) for path in (DOCS / "results").rglob("*.csv")}
+    assert all((tmp_path / path).read_text() == (DOCS / path).read_text() for path in written)
 
 
-def test_a_page_that_marks_an_unknown_table_is_refused(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("<!-- table nothing -->\n<!-- end of table -->\n")
-    (tmp_path / "rows.jsonl").write_text(json.dumps(make_row("FIX", 0)) + "\n")
-    with pytest.raises(DataError, match="marks a table nothing"):
-        fill_page(page, [tmp_path / "rows.jsonl"])
+def test_the_page_of_results_fits_on_a_few_screens() -> None:
+    assert len((DOCS / "results.md").read_text().split()) <= 2500
+    shown = {
+        name for page in (DOCS / "results").glob("*.md") for name in re.findall(r"images/(\S+)\)", page.read_text())
+    }
+    assert all((DOCS / "images" / name).is_file() for name in shown)
 
 
 HEADLINE = {"table1": ("diabetes", "breast"), "table2": ("diabetes", "breast"), "table3": ("gaussian",)}

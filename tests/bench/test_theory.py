@@ -2,7 +2,18 @@
 
 import numpy as np
 
-from benchmarks.theory import draw, excess_risks, learner_costs, theorem_regrets
+from benchmarks.pages import kept
+from benchmarks.theory import (
+    base_bound,
+    draw,
+    excess_risks,
+    interval_regrets,
+    learner_costs,
+    meta_bound,
+    ratio_errors_and_risks,
+    regrets_and_ratio_errors,
+    theorem_regrets,
+)
 
 
 def test_theory_is_measured_and_drawn() -> None:
@@ -13,11 +24,28 @@ def test_theory_is_measured_and_drawn() -> None:
         "cost": learner_costs(64),
         "excess_risk": excess_risks(lengths, seeds),
         "theorem_regret": theorem_regrets(lengths, seeds),
+        "intervals": interval_regrets(31, seeds),
     }
     assert rows["cost"]["n_learners"] == [3.0, 4.0]
     for values in rows["theorem_regret"].values():
         assert np.array(values).shape == (2, 1)
         assert np.min(values) > 0.0
+    for found in rows["intervals"].values():
+        assert [row[0] for row in found].count(4) == 7  # [4, 7] to [28, 31]
+        assert min(row[1] for row in found) > 0.0  # no learner beats the true ratio
     assert {name: png[1:4] for name, png in draw(rows).items()} == dict.fromkeys(
-        ("theory-regret", "theory-excess-risk", "theory-cost"), b"PNG"
+        (
+            *("theory-regret", "theory-excess-risk", "theory-cost"),
+            *("theory-proposition", "theory-conversion", "theory-lemmas"),
+        ),
+        b"PNG",
     )
+
+
+def test_the_documented_verdicts_are_those_of_the_kept_results() -> None:
+    for points, n_runs in ((ratio_errors_and_risks(), 680), (regrets_and_ratio_errors(), 120)):
+        assert (len(points.bounds), points.share_within) == (n_runs, 1.0)
+    for found in kept("theory")["intervals"].values():
+        lengths, base, meta, path = np.array(found).T
+        assert (base / base_bound(lengths, path)).max() < 0.005
+        assert meta.max() < 1.4 < meta_bound(2047)

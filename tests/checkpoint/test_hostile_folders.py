@@ -96,7 +96,7 @@ def test_a_log_that_is_a_link_is_not_written_to(model):
     BatchLog.create(other).close()
     (model / "batches.log").symlink_to(other)
     with pytest.raises(CheckpointError, match=r"batches\.log is a link"):
-        BatchLog(model / "batches.log", "00" * 16, 0, 0, b"")
+        BatchLog(model / "batches.log", "00" * 16, 0, 0)
 
 
 def test_a_pipe_in_the_place_of_arrays_is_not_waited_for(model, capsys):

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from accous.table.store import STORE_NAME
 from tests.forks import SOURCES
 
 ENVIRONMENT = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "PYTHONPATH": SOURCES}
@@ -40,3 +42,13 @@ def restored(folder: Path, saved: str) -> Iterator[None]:
 def files_of(folder: Path) -> dict[str, bytes]:
     """Content of a folder's files, the lock left out."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != ".accous.lock"}
+
+
+def rows_of_store(folder: Path) -> list[tuple[Any, ...]]:
+    """What a model's folder remembers of its predictions, but for the day."""
+    connection = sqlite3.connect(folder / STORE_NAME)
+    try:
+        columns = [name for _, name, *_ in connection.execute("PRAGMA table_info(predictions)") if name != "day"]
+        return connection.execute(f"SELECT {', '.join(columns)} FROM predictions ORDER BY id").fetchall()
+    finally:
+        connection.close()

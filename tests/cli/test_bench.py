@@ -20,7 +20,7 @@ SPEC = """datasets = ["gaussian"]
 shifts = ["Lin"]
 batch_sizes = [2]
 rounds = [12]
-contenders = ["FIX", "Accous"]
+contenders = ["FIX", "accous"]
 seeds = 2
 [options.gaussian]
 n_reference = 50
@@ -42,18 +42,18 @@ def test_run_writes_a_line_per_run_and_does_nothing_twice(capsys):
         assert main(["bench", "run", "mine.toml"]) == 0
         rows = rows_of("results/mine/mine.jsonl")
         assert len(rows) == 4
-        assert {row["contender"] for row in rows} == {"FIX", "Accous"}
+        assert {row["contender"] for row in rows} == {"FIX", "accous"}
         assert f"{n_done} of 4" in capsys.readouterr().err
 
 
 def test_only_a_part_and_json(capsys):
-    arguments = ["--contenders", "Accous", "--seeds", "1", "--rounds", "6", "-o", "here", "--json", "-q"]
+    arguments = ["--contenders", "accous", "--seeds", "1", "--rounds", "6", "-o", "here", "--json", "-q"]
     assert main(["bench", "run", "mine.toml", *arguments]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out) == {"file": "here/mine.jsonl", "done": 1, "failed": 0}
     assert captured.err == ""
     (row,) = rows_of("here/mine.jsonl")
-    assert (row["contender"], row["seed"], row["n_rounds"]) == ("Accous", 1, 6)
+    assert (row["contender"], row["seed"], row["n_rounds"]) == ("accous", 1, 6)
 
 
 @pytest.mark.parametrize("is_quiet", [False, True])
@@ -73,7 +73,7 @@ def test_failed_runs_give_exit_code_1_and_are_named(capsys, monkeypatch):
         "from accous_bench.contenders import Contender, register\n"
         "register(Contender('wrong', lambda seed: AdaptiveClassifier(C=-1.0)))\n"
     )
-    Path("mine.toml").write_text('plugins = ["mine.py"]\n' + SPEC.replace('"Accous"', '"wrong"'))
+    Path("mine.toml").write_text('plugins = ["mine.py"]\n' + SPEC.replace('"accous"', '"wrong"'))
     assert main(["bench", "run", "mine.toml", "--json"]) == 1
     printed = capsys.readouterr()
     assert json.loads(printed.out)["failed"] == 2
@@ -118,7 +118,7 @@ def test_smoke_adapts_and_takes_seconds(names, forks):
     rows = rows_of("smoke.jsonl")
     assert all(row["status"] == "done" for row in rows)
     error = {row["contender"]: row["risk"] for row in rows if row["dataset"] == "gaussian" and row["shift"] == "Squ"}
-    assert error["oracle"] < error["Accous"] < error["FIX"]
+    assert error["oracle"] < error["accous"] < error["FIX"]
 
 
 # --- the report -------------------------------------------------------------------------------------------------

@@ -87,7 +87,18 @@ def test_the_model_loads_in_python_too_with_whole_numbers_as_labels():
 def test_every_ratio_can_be_chosen(name, capsys):
     classes = {"accous": "OnlineDensityRatio", "olre": "SingleLearnerRatio", "none": "NoShift", "lr": "LogisticRatio"}
     assert main([*FIT, "--ratio", name, "--no-ordered", "--quiet"]) == 0
-    assert type(accous.load("model").model.ratio).__name__ == classes.get(name, name.upper())
+    assert type(accous.load("model").model.ratio_).__name__ == classes.get(name, name.upper())
+
+
+def test_off_a_terminal_a_long_fit_says_how_far_it_is(capsys, monkeypatch):
+    monkeypatch.setattr("accous.cli.options._SECONDS_BETWEEN_LINES", 0.0)
+    assert main([*FIT, "--ordered", "--drop", "id,day"]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if " s left." in line]
+    shares = [int(line.partition(": ")[2].partition("%")[0]) for line in lines]
+    assert len(shares) > 5
+    assert shares == sorted(shares)
+    assert main([*FIT, "--ordered", "--drop", "id,day", "--force", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_options_reach_the_model():

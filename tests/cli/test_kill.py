@@ -6,7 +6,6 @@ Only the store of predictions is compared by its content, not by its bytes.
 import os
 import random
 import shutil
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pytest
 from accous import datasets
 from accous.table.model import load_table_model
 from accous.table.store import STORE_NAME
-from tests.cli.processes import ENVIRONMENT, files_of
+from tests.cli.processes import ENVIRONMENT, files_of, rows_of_store
 from tests.cli.tables import make_tables
 from tests.forks import KILLED, Forked, ForkServer
 
@@ -72,13 +71,8 @@ def results(folder: Path) -> dict[str, Any]:
 
 
 def model_of(folder: Path) -> dict[str, Any]:
-    """The bytes of a model's files, and what its store holds, but for the day."""
-    found: dict[str, Any] = files_of(folder)
-    with sqlite3.connect(folder / STORE_NAME) as connection:
-        columns = [name for _, name, *_ in connection.execute("PRAGMA table_info(predictions)") if name != "day"]
-        found[STORE_NAME] = connection.execute(f"SELECT {', '.join(columns)} FROM predictions ORDER BY id").fetchall()
-    connection.close()
-    return found
+    """The bytes of a model's files, and what its store holds."""
+    return files_of(folder) | {STORE_NAME: rows_of_store(folder)}
 
 
 def compare(forks: ForkServer, folder: Path, arguments: list[str], n_kills: int, share: float) -> int:

@@ -33,7 +33,7 @@ datasets = ["gaussian"]
 shifts = ["Lin"]
 batch_sizes = [2]
 rounds = [12]
-contenders = ["FIX", "Accous"]
+contenders = ["FIX", "accous"]
 seeds = 2
 """
 
@@ -62,7 +62,7 @@ def make_files(folder: Path) -> None:
     (folder / "thesis").mkdir()
     texts = {
         "thesis/thesis.tex": "years of work", "mine.csv": "mine", "mine.png": "mine", "mine.toml": SPEC.lstrip(),
-        "wrong.toml": SPEC.lstrip().replace("Accous", "Acous"), "empty.csv": "", "blank.csv": "\n\n",
+        "wrong.toml": SPEC.lstrip().replace("accous", "Acous"), "empty.csv": "", "blank.csv": "\n\n",
         "unlabelled.csv": "x,label\n1,\n2,\n", "constant.csv": "x,label\n1,a\n2,a\n",
         "double.csv": "x,x,label\n1,2,a\n", "useless.csv": "x,label\n1,a\n1,b\n",
         "texts_models.py": "from sklearn.svm import SVC\n\n\ndef make():\n    return SVC()\n",

@@ -22,13 +22,14 @@ from accous.core.ensemble import (
 )
 from accous.core.kernels_rows import (
     BLOCK,
+    effective_rows,
     evaluate_ratios,
     leave_rows_out,
     make_features,
-    normalise_weights,
     sum_gradients,
     to_blocks,
     total_variation,
+    weigh_reference,
 )
 from accous.core.learners import NewtonStack
 from accous.core.losses import Logistic
@@ -41,6 +42,7 @@ from accous.core.regression import (
     make_narrow_design,
     make_problem,
 )
+from accous.model.safeguards import shrink
 from tests.builders import LOSSES, Setup
 from tests.needs import needs_compilation
 
@@ -280,10 +282,35 @@ def test_ratios_at_several_thetas_are_those_of_the_plain_reference(max_ratio):
     features, batch, coefs = rng.normal(size=(40, 3)), rng.normal(size=(7, 3)), 9.0 * rng.normal(size=(4, 3))
     coefs[0] = 0.0
     narrow_reference, plain = NarrowReference(features, to_blocks(features)), MatrixReference(features, Logistic())
-    found = narrow_reference.batch_ratios_at_each(coefs, batch, max_ratio)
-    assert_close(found, plain.batch_ratios_at_each(coefs, batch, max_ratio))
+    found = narrow_reference.batch_ratios_at_each(coefs[0], coefs, batch, max_ratio)
+    for one, other in zip(found, plain.batch_ratios_at_each(coefs[0], coefs, batch, max_ratio), strict=True):
+        assert_close(one, other)
     for number, coef in enumerate(coefs):
-        np.testing.assert_array_equal(found[number], narrow_reference.batch_ratios(coef, batch, max_ratio))
+        np.testing.assert_array_equal(found[1][number], narrow_reference.batch_ratios(coef, batch, max_ratio))
+
+
+@pytest.mark.parametrize("ratio", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize("strength", [0.0, 12.0])
+def test_weighing_in_one_pass_is_weighing_step_by_step(ratio, strength):
+    rng = np.random.default_rng(5)
+    base, before, fitted, compared = rng.uniform(0.5, 2.0, size=(4, 300))
+    ratios = ratio * rng.uniform(0.1, 5.0, size=300)
+    weights, shrunk, shown = np.empty(300), np.empty(300), np.empty(5)
+    weigh_reference(base, ratios, before, fitted, compared, strength, weights, shrunk, shown)
+    expected = base * ratios * (base.sum() / (base @ ratios)) if ratio else before
+    np.testing.assert_allclose(weights, expected, rtol=1e-13)
+    np.testing.assert_array_equal(shrunk, shrink(weights, base, strength))
+    np.testing.assert_allclose(
+        shown,
+        [
+            total_variation(weights, base),
+            effective_rows(weights),
+            effective_rows(shrunk),
+            total_variation(shrunk, fitted),
+            total_variation(weights, compared),
+        ],
+        rtol=1e-12,
+    )
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
@@ -298,7 +325,7 @@ def test_the_distance_of_weights_is_the_plain_one(scale):
 
 @needs_compilation
 def test_other_threads_run_during_long_kernels_only():
-    for each, is_long in ((sum_gradients, True), (leave_rows_out, True), (normalise_weights, False)):
+    for each, is_long in ((sum_gradients, True), (leave_rows_out, True), (total_variation, False)):
         each.compile()
         assert bool(each.__call__.targetoptions["nogil"]) is is_long
 

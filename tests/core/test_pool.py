@@ -589,6 +589,19 @@ def test_before_the_first_round_the_ratio_is_exactly_one(n_slots):
 
 
 @pytest.mark.parametrize("n_slots", [0, 4])
+def test_a_batch_is_judged_as_by_each_set_of_filters_alone(n_slots):
+    playing = Playing(n_slots)
+    state = playing.run(ONE, loc=1.0, n_rounds=40)
+    found = playing.pool.judge(state, draw_rows(playing.rng, 4, -1.0))
+    seen = found.seen
+    rows = seen.ratios, (shape_cuts(100.0), seen.means), (seen.slot_ratios, seen.factors), seen.given
+    expected, log_likelihood = state.filters.after_batch(state.prior, *rows)
+    assert_same_state(found.filters, expected)
+    assert found.log_likelihood == log_likelihood
+    assert_same_state(found.cautious, state.cautious.after_batch(cautious_prior(n_slots), *rows)[0])
+
+
+@pytest.mark.parametrize("n_slots", [0, 4])
 def test_rounds_are_those_of_the_equations(n_slots):
     playing = Playing(n_slots)
     playing.run(ONE, loc=1.0, n_rounds=40)

@@ -13,6 +13,7 @@ import accous
 from accous import AdaptiveClassifier, AdaptiveRegressor
 from accous.arrays import from_plain, to_plain
 from accous.diagnostics.coverage import Coverage
+from accous.diagnostics.evidence import NO_EVIDENCE
 from accous.diagnostics.labels import (
     LABEL_HALF_LIFE,
     MOST_AUDITED,
@@ -38,7 +39,7 @@ from accous.diagnostics.labels import (
 )
 from accous.diagnostics.losses import ABSOLUTE, SQUARED
 from accous.diagnostics.messages import ERRORS, LossScale
-from accous.diagnostics.risk import NO_EVIDENCE, wilson_interval
+from accous.diagnostics.risk import wilson_interval
 from accous.diagnostics.trust import Answer, answer_predictions
 from accous.exceptions import DataError, ParameterError
 from accous.threads import one_blas_thread

@@ -76,9 +76,21 @@ def test_calibration_of_few_rows_stays_near_what_the_model_says():
 
 def test_weights_calibrate_on_rows_that_count():
     made, y = draw(np.random.default_rng(0), 2000)
-    flipped = np.where(np.arange(2000) < 1000, 1 - y, y)
-    weights = np.where(np.arange(2000) < 1000, 1e-6, 1.0)
-    assert ClassCalibration.fit(made, flipped, windows_of(2000), weights).slopes[0] == pytest.approx(0.5, abs=0.15)
+    is_flipped = np.arange(2000) < 1000
+    plain = ClassCalibration.fit(made, np.where(is_flipped, 1 - y, y), windows_of(2000))
+    assert plain.slopes[0] == pytest.approx(0.0, abs=0.1)
+    found = plain.reweighted(np.where(is_flipped, 1e-6, 1e6))
+    assert found.slopes[0] == pytest.approx(0.5, abs=0.1)
+    assert np.ptp(found.slopes - plain.slopes) == pytest.approx(0.0, abs=1e-12)
+    assert plain.reweighted(np.ones(2000)).slopes == pytest.approx(plain.slopes, abs=1e-3)
+
+
+def test_weights_choose_residuals_of_rows_that_count():
+    made, y = numbers(np.random.default_rng(0), 2000)
+    y = np.where(np.arange(2000) < 1000, made.predicted, y)
+    calibration = NumberCalibration.fit(made, y, windows_of(2000))
+    ratio = np.where(np.arange(2000) < 1000, 1e-6, 1e6)
+    assert expected(MAE, calibration.reweighted(ratio), made).value > 1.8 * expected(MAE, calibration, made).value
 
 
 def test_calibration_survives_a_file():
@@ -192,11 +204,25 @@ def test_labels_decide_from_thirty_on():
     assert estimate(ERROR, calibration_of(), made, no_labels(made)).basis == "expected"
 
 
-def test_a_metric_without_positive_labels_falls_back_to_what_is_expected():
+@pytest.mark.parametrize("metric", [AUC, F1], ids=lambda each: each.name)
+def test_labels_with_hardly_a_positive_do_not_decide(metric):
     made, y = draw(np.random.default_rng(0), 300)
-    rows = np.flatnonzero(y == 0)[:50]
-    now = estimate(AUC, calibration_of(), made, Labels(made[rows], y[rows], np.ones(50)))
-    assert not math.isnan(now.value)
+    negative, positive = (np.flatnonzero(y == each) for each in (0, 1))
+    for n_positive, basis in ((0, "expected"), (4, "expected"), (5, "labels")):
+        rows = np.concatenate((negative[:50], positive[:n_positive]))
+        labels = Labels(made[rows], y[rows], np.ones(len(rows)))
+        assert estimate(metric, calibration_of(), made, labels).basis == basis
+        assert estimate(ERROR, calibration_of(), made, labels).basis == "labels"
+
+
+def test_without_rows_nothing_is_known():
+    made, y = draw(np.random.default_rng(0), 50)
+    now = estimate(F1, calibration_of(), made[:0], Labels(made, y, np.ones(50)))
+    assert (now.basis, now.n_labels, math.isnan(now.value), math.isnan(now.high)) == ("expected", 50, True, True)
+    assert math.isnan(at_fit(F1, calibration_of(), slice(0)))
+    reference, values = numbers(np.random.default_rng(0), 100)
+    calibration = NumberCalibration.fit(reference, values, windows_of(100))
+    assert math.isnan(expected(MAE, calibration, reference[:0]).value)
 
 
 @pytest.mark.parametrize(

@@ -12,21 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from accous.core.regression import leave_one_out_predictions, make_ridge_problem, solve_ridge
-from accous.diagnostics.losses import SQUARED
+from accous.diagnostics.conformal import conformal_intervals, conformal_sets
+from accous.diagnostics.evidence import NO_EVIDENCE, Look, Residuals, measure_evidence
+from accous.diagnostics.losses import SQUARED, loss_difference, loss_interval, weighted_loss
 from accous.diagnostics.messages import LossScale
-from accous.diagnostics.risk import (
-    NO_EVIDENCE,
-    Look,
-    Residuals,
-    RiskEstimate,
-    conformal_intervals,
-    conformal_sets,
-    loss_difference,
-    loss_interval,
-    measure_evidence,
-    weighted_loss,
-    widen,
-)
+from accous.diagnostics.risk import RiskEstimate, widen
 from accous.streams import ConstantShift, GaussianRegressionStream
 from accous.threads import one_blas_thread
 

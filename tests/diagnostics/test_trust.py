@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accous.diagnostics.coverage import Coverage, Finding
+from accous.diagnostics.evidence import LARGEST_UNEXPLAINED, NO_EVIDENCE, Evidence, Residuals
 from accous.diagnostics.labels import LatestError, MeasuredError
 from accous.diagnostics.messages import ERRORS, LossScale
-from accous.diagnostics.risk import LARGEST_UNEXPLAINED, NO_EVIDENCE, Evidence, Residuals
 from accous.diagnostics.trust import (
     ANSWERS,
     CLEAR_GAIN,

@@ -460,7 +460,7 @@ def test_an_order_of_too_few_rows_is_said_to_be_too_short(order):
     [
         (turned_round, True, "no", "off"),
         (partial(exchangeable, 2000), True, "yes", "lenient"),
-        (partial(exchangeable, 2000), None, "not known", "lenient"),
+        (partial(exchangeable, 2000), False, "not known", "lenient"),
     ],
     ids=["labels turn round", "exchangeable", "no order"],
 )

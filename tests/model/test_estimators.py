@@ -56,6 +56,10 @@ FAR_FROM_DEFAULTS = AdaptiveClassifier(
     class_weight="balanced",
     standardize=False,
     adaptation="always",
+    metric="cost",
+    cost=[[0.0, 1.0], [2.0, 0.0]],
+    threshold=0.4,
+    tolerance=0.1,
     random_state=5,
 )
 

@@ -104,7 +104,7 @@ REFUSALS = {
     "weights of zero": (fit_with(NUMBERS, sample_weight=np.zeros(120)), "sample_weight"),
     "missing weights": (fit_with(NUMBERS, sample_weight=np.where(NUMBERS, np.nan, 1.0)), "sample_weight"),
     "infinite weights": (fit_with(NUMBERS, sample_weight=np.where(NUMBERS, np.inf, 1.0)), "sample_weight"),
-    "name as order": (fit_with(NUMBERS, order="day"), "order is 'day'"),
+    "name as order": (fit_with(NUMBERS, order="day"), "order must be 'auto'"),
     "not fitted": (lambda: AdaptiveClassifier().adapt(X), "not fitted"),
     "saved too early": (lambda: accous.save(OnlineDensityRatio(), "nowhere"), "not fitted"),
     "labels for adapt": (lambda: fitted().adapt(X, NUMBERS), r"observe\(X, y\)"),

@@ -15,6 +15,7 @@ from accous import AdaptiveClassifier, AdaptiveRegressor, OnlineDensityRatio, ba
 from accous.diagnostics.losses import read_loss
 from accous.exceptions import DataError, ParameterError
 from accous.model.heldout import Combination, combine, split_rows, tempered
+from accous.model.predictors import EstimatorRecipe, sharing_fits
 from accous.model.tasks import ClassTask, NumberTask
 from accous.validation import Bounds
 
@@ -201,7 +202,7 @@ def test_without_an_order_every_row_is_held_out_once():
 
 @pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
 def test_both_adapt_by_weights(share):
-    model = AdaptiveClassifier("auto", fallback="none").fit_with(ROWS, LABELS, combination=Combination(share))
+    model = AdaptiveClassifier("auto", adaptation="always").fit_with(ROWS, LABELS, combination=Combination(share))
     before = model.predict_proba(LATER)
     for start in range(0, 80, 10):
         model.adapt(LATER[start : start + 10])
@@ -238,13 +239,13 @@ def test_saved_loaded_and_run_on_every_bit_is_the_same(tmp_path, kind, y, refit)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-def test_scikit_learn_accepts_it(monkeypatch):
-    monkeypatch.setattr("accous.model.estimators.FEWEST_ROWS_OF_TREES", 2)
+@pytest.mark.parametrize("fewest_rows", [500, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", [AdaptiveClassifier, AdaptiveRegressor])
+def test_scikit_learn_accepts_it(kind, fewest_rows, monkeypatch):
+    monkeypatch.setattr("accous.model.estimators.FEWEST_ROWS_OF_TREES", fewest_rows)
     # Trees bin their columns without weights, and folds are of rows: scikit-learn's own trees fail this too.
     excused = {"check_sample_weight_equivalence_on_dense_data": "rows are binned and held out without their weights"}
-    for model in (AdaptiveClassifier("auto"), AdaptiveRegressor("auto")):
-        found = check_estimator(model, expected_failed_checks=excused)
-        assert len(found) > 40
+    assert len(check_estimator(kind("auto"), expected_failed_checks=excused)) > 40
 
 
 def test_few_rows_have_the_linear_predictor_alone():
@@ -314,3 +315,48 @@ def test_class_weights_multiply_base_weights(estimator, tmp_path):
 def test_class_weights_that_cannot_be_used_are_refused(estimator, class_weight, culprit):
     with pytest.raises(ParameterError, match=culprit):
         AdaptiveClassifier(estimator, class_weight=class_weight).fit(ROWS, LABELS)
+
+
+def test_class_weights_count_once_in_replays():
+    rare = np.where(np.arange(N) % 10 == 0, 1, 0)
+    model = AdaptiveClassifier(class_weight={0: 1.0, 1: 4.0}).fit(ROWS, rare, order=True)
+    weights = np.where(rare == 1, 4.0, 1.0)
+    assert AdaptiveClassifier().fit(ROWS, rare, weights, order=True).backtest_.looks == model.backtest_.looks
+
+
+# --- fits that are shared ---------------------------------------------------------------------------------------
+
+
+def test_the_same_trees_on_the_same_rows_are_searched_once_while_fits_are_shared():
+    task = ClassTask(*np.unique(LABELS, return_inverse=True))
+    rows, other = np.ones(N), np.where(np.arange(N) < 9, 2.0, 1.0)
+
+    def fit(weights, X=ROWS, seed=0):
+        trees = HistGradientBoostingClassifier(max_iter=3, random_state=seed)
+        return EstimatorRecipe(trees, keeps_splits=True).on(X, task).fit(weights, None)
+
+    assert fit(rows) is not fit(rows)
+    with sharing_fits():
+        first = fit(rows)
+        assert fit(rows) is first
+        assert fit(rows.copy(), ROWS.copy()) is first
+        assert all(each is not first for each in (fit(other), fit(rows, ROWS + 1.0), fit(rows, seed=1)))
+        assert np.array_equal(fit(other).predict_proba(LATER), fit(other).predict_proba(LATER))
+    assert fit(rows) is not first
+    assert np.array_equal(fit(rows).predict_proba(LATER), first.predict_proba(LATER))
+
+
+# --- what a long fit says ---------------------------------------------------------------------------------------
+
+
+def test_a_long_fit_logs_its_steps_and_a_short_one_nothing(caplog, monkeypatch):
+    caplog.set_level("INFO", "accous")
+    AdaptiveClassifier().fit(ROWS[:50], LABELS[:50])
+    assert not caplog.records
+    monkeypatch.setattr("accous.model.estimators._SECONDS_BETWEEN_LOGS", 0.0)
+    AdaptiveClassifier("auto").fit(ROWS, LABELS, order=True)
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0].endswith("33% of the held-out rows are predicted.")
+    assert said[-1].endswith("done.")
+    assert sum("replays" in each for each in said) >= 3
+    assert sum("whole reference" in each for each in said) == 1, "not of the fits inside"

@@ -8,8 +8,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 import accous
 from accous import AdaptiveClassifier
+from accous.diagnostics.evidence import NO_EVIDENCE
 from accous.diagnostics.messages import scale_of_numbers
-from accous.diagnostics.risk import NO_EVIDENCE, widen
+from accous.diagnostics.risk import widen
 from accous.exceptions import DataError
 from accous.streams import ConstantShift, GaussianStream, SquareShift
 from tests.budgets import rest_slow

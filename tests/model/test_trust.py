@@ -111,7 +111,7 @@ def test_the_columns_that_move_are_named():
     assert event.size > 0.3
 
 
-@pytest.mark.parametrize(("order", "answer"), [(None, "not known"), (True, "yes")])
+@pytest.mark.parametrize(("order", "answer"), [(False, "not known"), (True, "yes")])
 def test_a_stream_that_stands_still_has_no_events_and_its_estimate_is_believed_after_a_backtest(order, answer):
     stream = GaussianStream(ConstantShift(0.9), n_rounds=300, batch_size=5, n_reference=2000)
     model = AdaptiveClassifier().fit(*stream.reference(), order=order)

@@ -66,7 +66,7 @@ def test_the_benchmark_is_a_distribution_of_its_own_that_adds_a_command(tmp_path
     assert foreign_files(wheel, "accous_bench") == []
     metadata = metadata_of(wheel)
     assert metadata["Version"] == PROJECT["version"]
-    assert set(metadata.get_all("Provides-Extra")) == {"dask", "deep"}
+    assert set(metadata.get_all("Provides-Extra")) == {"deep"}
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith("entry_points.txt"))
         assert "[accous.commands]\nbench = accous_bench.commands:bench" in archive.read(name).decode()

@@ -110,7 +110,9 @@ def held(forks: ForkServer, folder: Path, limits: str = "") -> Iterator[tuple[ht
     """A server whose learner has to wait for its turn until you send SIGUSR1; with limits that have no option."""
     code = f"""
 import signal, sys, threading
-from accous.service import bodies as limits, server as serving
+from accous.service.bodies import Limits
+from accous.service.server import serve
+from accous.table.options import ServeOptions
 from pathlib import Path
 
 signal.signal(signal.SIGUSR1, lambda *_: is_free.set())
@@ -127,7 +129,7 @@ def on_ready(owned, addresses):
     is_held.wait()
     print("Serving on", addresses[0], flush=True)
 
-serving.serve(serving.Settings(model=Path(sys.argv[1]), port=0, limits=limits.Limits({limits})), on_ready)
+serve(ServeOptions(model=Path(sys.argv[1]), port=0), on_ready, Limits({limits}))
 """
     with forks.start(code, folder, kind="code") as process:
         address = process.stdout.readline().decode().split()[-1]

@@ -2,12 +2,12 @@
 
 import hashlib
 import struct
+import time
 
-import msgspec
 import pytest
 
 from accous.exceptions import CheckpointError
-from accous.service.log import BatchLog, Record, open_log
+from accous.service.log import BatchLog, Record, _check, open_log
 
 HEAD = 59  # bytes before the first group
 
@@ -119,21 +119,29 @@ def test_a_request_that_looks_like_a_group_does_not_stop_a_start(path):
     assert len(open_log(path).records) == 1
 
 
-def test_a_log_of_the_first_version_is_read_and_goes_on(path):
-    payload = msgspec.msgpack.encode([record(1)])
-    head = struct.pack("<IQ", len(payload), 7)
-    file = b"accous batch log 1\n" + bytes(range(16)) + struct.pack("<Q", 7)
-    check = [hashlib.blake2b(part, digest_size=16).digest() for part in (file, head + payload)]
-    path.write_bytes(file + check[0] + head + check[1] + payload)
-    opened = open_log(path)
-    assert opened.records == [(8, record(1))]
-    assert opened.log.append([record(2)]) == 9
-    opened.log.close()
-    again = open_log(path)
-    assert [number for number, _ in again.records] == [8, 9]
-    again.log.restart()
-    assert again.log.append([record(3)]) == 10
-    assert [number for number, _ in open_log(path).records] == [10]
+def test_requests_full_of_heads_are_read_in_time_and_do_not_stop_a_start(path):
+    """Without the log's name none of them is one, in a torn last group either."""
+    log = BatchLog.create(path)
+    log.append([record(1)])
+    log.append([Record("step", "text/csv", struct.pack("<IQ", 2_000_000, 9) * 200_000)])
+    log.close()
+    path.write_bytes(path.read_bytes()[:-10])
+    began = time.process_time()
+    assert len(open_log(path).records) == 1
+    assert time.process_time() - began < 10
+
+
+def test_a_log_full_of_heads_is_refused_in_time(path):
+    """By somebody who knows its name: to follow each would take hours."""
+    log = BatchLog.create(path)
+    head = struct.pack("<IQ", 2_000_000, 9)
+    forged = head + _check(head, name=log.name)
+    log.close()
+    path.write_bytes(path.read_bytes() + b"x" * 40 + forged * 150_000)
+    began = time.process_time()
+    with pytest.raises(CheckpointError, match="is damaged at byte"):
+        open_log(path)
+    assert time.process_time() - began < 10
 
 
 def test_another_file_is_refused(path):

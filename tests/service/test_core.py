@@ -3,7 +3,6 @@
 import asyncio
 import io
 import json
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -12,9 +11,9 @@ import pytest
 from starlette.requests import Request
 
 import accous
-from accous.service.app import Intake, Served, Service
-from accous.service.auth import Gate, Tokens
+from accous.service.app import Intake, Service
 from accous.service.bodies import CONTENT_TYPES, BatchReader, HttpError, Limits
+from accous.service.interface import Gate, Tokens
 from accous.service.live import Metrics
 from accous.table.model import load_table_model
 from accous.table.summary import summarize_table_model
@@ -191,15 +190,14 @@ def test_sets_are_of_the_round_of_the_predictions(numbers, monkeypatch):
     """Rounds are learned between the two: sets, probabilities and the round still belong together."""
     table_model = load_table_model(numbers.folder)
     reader, metrics = BatchReader(table_model, Limits()), Metrics()
-    served = Served(table_model, reader)
-    service = Service(name="m", served=lambda: served, limits=Limits(), gate=Gate(Tokens()), metrics=metrics)
+    service = Service(name="m", reader=lambda: reader, limits=Limits(), gate=Gate(Tokens()), metrics=metrics)
     batch = reader.read_rows(numbers.rows[:200], include=("sets", "probabilities"), alpha=0.3)
-    before = service.predicted(served, batch)
+    before = service.predicted(reader, batch)
     far = pl.DataFrame([row | {"x0": row["x0"] + 3.0} for row in numbers.rows[:20]])
     monkeypatch.setattr(metrics.predicted_rows, "inc", lambda _: [table_model.step(far) for _ in range(12)])
-    assert service.predicted(served, batch) == before
+    assert service.predicted(reader, batch) == before
     monkeypatch.undo()
-    assert service.predicted(served, batch)["sets"] != before["sets"]
+    assert service.predicted(reader, batch)["sets"] != before["sets"]
 
 
 def test_ids_of_another_model_and_mistyped_ones_are_not_counted(server, numbers):
@@ -279,19 +277,8 @@ def test_predictions_in_many_threads_have_ids_of_their_own(numbers):
     """A number that two of them took would make one label of two."""
     table_model = load_table_model(numbers.folder)
     reader = BatchReader(table_model, Limits())
-    served = Served(table_model, reader)
-    service = Service(name="m", served=lambda: served, limits=Limits(), gate=Gate(Tokens()), metrics=Metrics())
-    service._n_predictions = _InterruptedNumber(0)
+    service = Service(name="m", reader=lambda: reader, limits=Limits(), gate=Gate(Tokens()), metrics=Metrics())
     batch = reader.read_rows(numbers.rows[:1], include=("ids",))
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda _: service.predicted(served, batch)["ids"][0], range(40)))
+        found = list(threads.map(lambda _: service.predicted(reader, batch)["ids"][0], range(40)))
     assert len(set(found)) == 40
-    assert service.n_predicted == 40
-
-
-class _InterruptedNumber(int):
-    """Lets other threads go on before it grows, as the interpreter may."""
-
-    def __add__(self, other: int) -> int:
-        time.sleep(0.002)
-        return _InterruptedNumber(int(self) + other)

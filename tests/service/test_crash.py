@@ -16,6 +16,7 @@ from accous.service.bodies import BatchReader, Limits
 from accous.service.learner import Executor
 from accous.service.log import Idempotency, Record, open_log
 from accous.table.model import load_table_model, open_store, save_table_model
+from tests.cli.processes import rows_of_store
 from tests.service.conftest import Fitted
 from tests.service.crashes import crash
 from tests.service.servers import content_of, metric, serving
@@ -67,6 +68,7 @@ def check(clients, numbers, folder, alone_folder) -> None:
     assert rounds == list(range(1, len(rounds) + 1))
     assert {path for path, _ in sent.values()} == {"/v1/step", "/v1/adapt", "/v1/labels"}
     assert content_of(folder) == alone.content()
+    assert rows_of_store(folder) == rows_of_store(alone_folder)
 
 
 @pytest.mark.parametrize(

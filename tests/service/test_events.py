@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.service.servers import Server, serving
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, wait_for
 
 
 def events_of(server: Server, last: str | None = None) -> Iterator[dict[str, Any]]:
@@ -27,10 +27,6 @@ def events_of(server: Server, last: str | None = None) -> Iterator[dict[str, Any
             found = found | {name: value} if line else {}
 
 
-def readings(server: Server, last: str | None = None) -> Iterator[dict[str, Any]]:
-    return (event for event in events_of(server, last) if event["event"] != "activity")
-
-
 def step(server: Server, rows: list, first: int, n_rounds: int) -> None:
     for start in range(first, first + n_rounds):
         server.step(rows[start : start + 1])
@@ -43,7 +39,7 @@ def followed(forks, numbers, tmp_path_factory) -> Iterator[Server]:
 
 
 def test_a_new_reader_gets_the_latest_reading_and_what_follows(followed, numbers):
-    events = readings(followed)
+    events = events_of(followed)
     first = next(events)
     assert first["event"] == "reading"
     step(followed, numbers.rows, 0, 3)
@@ -53,26 +49,26 @@ def test_a_new_reader_gets_the_latest_reading_and_what_follows(followed, numbers
 
 
 def test_a_reader_goes_on_after_the_last_event_it_saw(followed, numbers):
-    events = readings(followed)
+    events = events_of(followed)
     seen = next(events)["id"]
     step(followed, numbers.rows, 3, 1)
     second = next(events)
     events.close()
-    again = readings(followed, seen)
+    again = events_of(followed, seen)
     assert next(again) == second
     again.close()
 
 
 @pytest.mark.parametrize("last", ["999999.0", "nonsense", "-1.5", "1.x", "9" * 50, ""])
 def test_an_id_that_cannot_be_known_starts_anew(followed, last):
-    events = readings(followed, last)
+    events = events_of(followed, last)
     assert next(events)["event"] in ("reset", "reading")
     events.close()
 
 
 def test_ids_go_on_after_a_crash_and_nobody_misses_anything(forks, model, numbers):
     with serving(forks, model) as server:
-        events = readings(server)
+        events = events_of(server)
         first = next(events)
         step(server, numbers.rows, 0, 4)
         last = next(event for event in events if event["data"].get("rounds") == 4)
@@ -80,7 +76,7 @@ def test_ids_go_on_after_a_crash_and_nobody_misses_anything(forks, model, number
         with pytest.raises(httpx.TransportError):
             list(events)
     with serving(forks, model) as server:
-        behind, new, events = readings(server, first["id"]), readings(server), readings(server, last["id"])
+        behind, new, events = events_of(server, first["id"]), events_of(server), events_of(server, last["id"])
         # Who missed events that are gone is told to look anew; who is new gets the latest reading.
         assert next(behind)["event"] == "reset"
         assert next(new)["data"]["rounds"] == 4
@@ -99,28 +95,22 @@ def test_the_head_of_the_stream_ends(followed):
         answer = followed.client.head("/v1/events")
         assert (answer.status_code, answer.content) == (200, b"")
         assert answer.headers["content-type"].startswith("text/event-stream")
-    assert "accous_event_streams 0.0" in followed.client.get("/metrics").text
+    wait_for(lambda: "accous_event_streams 0.0" in followed.client.get("/metrics").text, "end of the other streams")
 
 
 def test_an_orderly_end_ends_the_streams(forks, model):
     with serving(forks, model) as server:
-        events = readings(server)
+        events = events_of(server)
         next(events)
         server.process.send_signal(15)
         assert list(events) == []
         assert server.process.wait() == 0
 
 
-def test_what_goes_on_is_told(followed):
-    found = next(event for event in events_of(followed) if event["event"] == "activity")
-    assert found["data"].keys() == {"rounds", "predicted_rows", "waiting", "round", "rows"}
-    assert "id" not in found
-
-
 @pytest.mark.slow
 def test_drift_and_verdicts_are_events(forks, numbers, tmp_path):
     with serving(forks, numbers.copy(tmp_path / "model")) as server:
-        events = readings(server)
+        events = events_of(server)
         next(events)
         far = [row | {"x0": row["x0"] + 9.0, "x1": row["x1"] - 9.0} for row in numbers.rows]
         for start in range(0, 300, 10):

@@ -7,9 +7,9 @@ import threading
 import httpx
 import pytest
 
-from accous.service.app import Served, Service, make_app
-from accous.service.auth import Gate, Tokens
+from accous.service.app import Service, make_app
 from accous.service.bodies import BatchReader, Limits
+from accous.service.interface import Gate, Tokens
 from accous.service.live import Metrics
 from accous.table.model import load_table_model
 
@@ -19,13 +19,13 @@ N_ROWS = 2_000
 @pytest.mark.parametrize("path", ["/v1/predict", "/v2/models/model/infer", "/invocations"])
 def test_large_bodies_do_not_hold_up_the_event_loop(numbers, path):
     table_model = load_table_model(numbers.folder)
-    served, threads = Served(table_model, BatchReader(table_model, Limits())), []
+    reader, threads = BatchReader(table_model, Limits()), []
 
-    def serve() -> Served:
+    def serve() -> BatchReader:
         threads.append(threading.current_thread())
-        return served
+        return reader
 
-    service = Service(name="model", served=serve, limits=Limits(), gate=Gate(Tokens()), metrics=Metrics())
+    service = Service(name="model", reader=serve, limits=Limits(), gate=Gate(Tokens()), metrics=Metrics())
     rows = (numbers.rows * 10)[:N_ROWS]
     tensors = [{"name": n, "shape": [N_ROWS], "datatype": "FP64", "data": [row[n] for row in rows]} for n in rows[0]]
     few = [each | {"shape": [2], "data": each["data"][:2]} for each in tensors]

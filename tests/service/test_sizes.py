@@ -13,6 +13,7 @@ import pytest
 from accous.service.bodies import (
     HttpError,
     Limits,
+    decode_rows,
     require_arrow_size,
     require_csv_size,
     require_json_size,
@@ -21,12 +22,12 @@ from accous.service.bodies import (
 from tests.service.servers import JSON, serving
 
 LIMITS = Limits(rows=20, columns=10, body_bytes=100_000)
-STREAM, FILE = "application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file"
+STREAM = "application/vnd.apache.arrow.stream"
 
 
-def arrow(frame: pl.DataFrame, kind: str = STREAM, packing: str = "uncompressed") -> bytes:
+def arrow(frame: pl.DataFrame, packing: str = "uncompressed") -> bytes:
     content = io.BytesIO()
-    (frame.write_ipc_stream if kind == STREAM else frame.write_ipc)(content, compression=packing)
+    frame.write_ipc_stream(content, compression=packing)
     return content.getvalue()
 
 
@@ -36,29 +37,37 @@ def code_of(check, *arguments, **named) -> str:
     return refused.value.code
 
 
-@pytest.mark.parametrize("packing", ["uncompressed", "lz4", "zstd"])
-@pytest.mark.parametrize("kind", [STREAM, FILE])
-def test_arrow_is_measured_by_its_headers(kind, packing):
+def test_arrow_is_measured_by_its_heads():
     texts = pl.Series("c", ["a", None, "long" * 9] * 6).cast(pl.Categorical)
     wide = {f"x{number}": [0.5] * 18 for number in range(7)}
     frame = pl.DataFrame({"a": [1, None, 3] * 6, "b": [[1.0, 2.0]] * 18, "c": texts} | wide)
-    require_arrow_size(arrow(frame, kind, packing), LIMITS)
-    require_arrow_size(arrow(frame.clear(), kind, packing), LIMITS)
-    assert code_of(require_arrow_size, arrow(pl.concat([frame, frame]), kind, packing), LIMITS) == "too_many_rows"
+    require_arrow_size(arrow(frame), LIMITS)
+    require_arrow_size(arrow(frame.clear()), LIMITS)
+    assert code_of(require_arrow_size, arrow(pl.concat([frame, frame])), LIMITS) == "too_many_rows"
     more = frame.with_columns(pl.lit(1).alias("one more"))
-    assert code_of(require_arrow_size, arrow(more, kind, packing), LIMITS) == "too_many_columns"
+    assert code_of(require_arrow_size, arrow(more), LIMITS) == "too_many_columns"
     heavy = frame.with_columns(pl.Series("a", [f"{number}" * 9_000 for number in range(18)]))
-    assert code_of(require_arrow_size, arrow(heavy, kind, packing), LIMITS) == "too_large"
+    assert code_of(require_arrow_size, arrow(heavy), LIMITS) == "too_large"
     nested = pl.DataFrame({"a": [[0] * 200_000]}, schema={"a": pl.List(pl.Int8)})
-    assert code_of(require_arrow_size, arrow(nested, kind, packing), LIMITS) == "too_large"
+    assert code_of(require_arrow_size, arrow(nested), LIMITS) == "too_large"
+    for packing in ("lz4", "zstd"):
+        assert code_of(require_arrow_size, arrow(heavy, packing), LIMITS) == "unsupported_encoding"
 
 
-def test_a_file_that_names_one_piece_often_is_measured_as_often():
-    """The footer of a file may point to the same rows again and again."""
+@pytest.mark.parametrize("kind", [pl.String, pl.Categorical])
+def test_rows_that_share_a_long_text_are_measured_as_if_they_did_not(kind):
+    """Two megabytes as a body, and two gigabytes once each row has a text of its own."""
+    texts = pl.Series("a", ["x" * 2_000_000]).gather([0] * 1_000).cast(kind)
+    content = arrow(pl.DataFrame({"a": texts}))
+    assert len(content) < 3_000_000
+    assert code_of(decode_rows, content, STREAM, Limits()) == "too_large"
+
+
+def test_pieces_of_a_stream_are_measured_together():
     pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow: pip install pyarrow")
     content = io.BytesIO()
     table = pyarrow.table({"a": [1.0] * 8})
-    with pyarrow.ipc.new_file(content, table.schema) as writer:
+    with pyarrow.ipc.new_stream(content, table.schema) as writer:
         for _ in range(2):
             writer.write_table(table)
     whole = content.getvalue()
@@ -73,15 +82,14 @@ def measure(content: bytes) -> None:
 
 
 def test_headers_that_are_damaged_are_refused_and_nothing_else_happens():
-    for kind in (STREAM, FILE):
-        content = arrow(pl.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}), kind, "lz4")
-        for place in range(len(content)):
-            for bit in (0x01, 0xFF):
-                damaged = bytearray(content)
-                damaged[place] ^= bit
-                measure(bytes(damaged))
-        for length in range(len(content)):
-            measure(content[:length])
+    content = arrow(pl.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}))
+    for place in range(len(content)):
+        for bit in (0x01, 0xFF):
+            damaged = bytearray(content)
+            damaged[place] ^= bit
+            measure(bytes(damaged))
+    for length in range(len(content)):
+        measure(content[:length])
 
 
 def test_json_is_measured_by_its_braces_outside_of_texts():
@@ -138,8 +146,7 @@ def test_bombs_take_no_memory(forks, model, numbers):
     wide_inputs = {"inputs": {f"c{number}": [1.0] for number in range(5_000)}}
     tensors = [{"name": f"c{number}", "shape": [1], "datatype": "FP64", "data": [1]} for number in range(5_000)]
     bombs = [
-        ("/v1/predict", STREAM, arrow(zeros, STREAM, "zstd")),
-        ("/v1/step", FILE, arrow(zeros, FILE, "zstd")),
+        ("/v1/predict", STREAM, arrow(zeros)),
         ("/v1/predict", "application/json", b'{"rows":[' + b"{}," * 1_500_000 + b"{}]}"),
         ("/v1/labels", "application/json", b'{"labels":[' + b'{"label":1,"key":1},' * 300_000 + b"{}]}"),
         ("/invocations", "application/json", b'{"instances":[' + b"[]," * 1_500_000 + b"[]]}"),
@@ -156,6 +163,8 @@ def test_bombs_take_no_memory(forks, model, numbers):
             for content, packed in ((body, {}), (gzip.compress(body, 1), {"content-encoding": "gzip"})):
                 answer = server.client.post(path, content=content, headers={"content-type": kind} | packed)
                 assert answer.status_code == 413, (path, kind, answer.text)
+        answer = server.client.post("/v1/step", content=arrow(zeros, "zstd"), headers={"content-type": STREAM})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (415, "unsupported_encoding")
         body = gzip.compress(bytes(100 << 20), 1)
         answer = server.client.post("/v1/predict", content=body, headers=JSON | {"content-encoding": "gzip"})
         assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")

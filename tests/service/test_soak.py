@@ -82,7 +82,7 @@ def test_memory_stays_flat(forks, numbers, tmp_path):
             time.sleep(1.0)
             samples.append(memory_of(server.process.pid))
         traffic.is_over.set()
-        traffic.join()  # what goes on is told every two seconds, so that the reader of events ends too
+        traffic.join()  # the reader of events ends at the next sign of life
         assert traffic.errors == []
     assert server.process.returncode == 0
     # Kept answers may take 16 MB, and the first fifth fills caches.

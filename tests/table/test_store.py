@@ -223,6 +223,19 @@ def test_a_file_is_known_again_when_it_has_grown_and_another_one_is_another(tmp_
     assert identify_source(str(tmp_path)) is None
 
 
+def test_others_predict_while_a_run_goes_on(tmp_path):
+    """Who only predicts holds no lock, and neither takes the ids of the other nor what the other has written back."""
+    with Store.open(tmp_path, StorePosition()) as run, Store.open(tmp_path, None) as other:
+        first = ids_from(run.next_id(), 3)
+        assert add(other, 2, learned=False)[0] % 2 == 1
+        run.add_predictions(rows(first), learned=True)
+        add(other, 2, learned=False)
+        dropped = add(other, 1, learned=False)
+        other.drop([(dropped[0], dropped[0])])
+    with Store.open(tmp_path, StorePosition()) as store:
+        assert [row[0] % 2 for row in content(store)] == [1] * 4
+
+
 # --- forgetting ----------------------------------------------------------------------------------------------------
 
 
@@ -255,6 +268,12 @@ def test_a_key_is_deleted_with_all_that_was_written_of_it(tmp_path):
         give(store, {secret: "a", "b": "b"})
         assert store.forget([secret, "unknown"]) == 2
         assert known(store) == {"b": "b"}
+        assert store.undo_last() == 1
+        add(store, 1, keys=[secret])
+        give(store, {"b": "b"})
+        give(store, {secret: "a"})
+        store.forget([secret])
+        assert (store.undo_last(), known(store)) == (1, {})  # of the last batch nothing was left
     written = (tmp_path / STORE_NAME).read_bytes()
     assert secret.encode() not in written
     assert b"very-private" not in written

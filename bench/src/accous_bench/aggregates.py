@@ -157,8 +157,8 @@ def latest_outcomes(outcomes: Iterable[Outcome]) -> list[Outcome]:
 
 SHOWN_ROUNDS = 1000
 _SERIES = ("error", "risk", "estimator_loss")
-_SWITCHED = ("Accous", "Accous (ensemble only)", "OLRE", "FIX", "oracle")
-LEARNERS = ("Accous", "Accous (ensemble only)", "OLRE")
+_SWITCHED = ("accous", "Accous (paper)", "OLRE", "FIX", "oracle")
+LEARNERS = ("accous", "Accous (paper)", "OLRE")
 _DRIFT_POINTS, _SWITCH_POINTS, _WEIGHT_POINTS = 120, 500, 150
 _LEAST_POINTS_A_STRETCH = 6
 Row = Mapping[str, Any]

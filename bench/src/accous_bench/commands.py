@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter, defaultdict
-from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,77 +17,25 @@ if TYPE_CHECKING:
     from accous_bench.grid import Run
     from accous_bench.spec import Spec
 
-__all__ = ["EXAMPLES", "GridProgress", "bench", "report"]
+__all__ = ["EXAMPLES", "bench", "report"]
 
 _SECONDS_BETWEEN_LINES = 20.0
 
 
-class GridProgress:
-    """Shows how many runs are done and how long the others will take.
+class _Progress:
+    """Prints now and then how many runs are finished."""
 
-    Runs of one contender take about equally long, but contenders may differ by a factor of a hundred. The remaining
-    time is therefore estimated by contender, data set, rounds and batch size.
-
-    Parameters
-    ----------
-    runs : sequence of Run
-    n_jobs : int
-        Number of runs in parallel.
-    console : Console
-    """
-
-    def __init__(self, runs: Sequence[Run], n_jobs: int, console: Console) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self._n_jobs = n_jobs
-        self._left = Counter(_kind(run.names) for run in runs)
-        self._seconds: dict[tuple[Any, ...], list[float]] = defaultdict(list)
-        self._n_failed = 0
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        is_hidden = console.quiet or not console.is_terminal
-        self._progress = Progress(
-            *columns,
-            TextColumn("{task.fields[left]}"),
-            console=console,
-            disable=is_hidden,
-        )
-        self._console, self._is_hidden, self._last_word = console, is_hidden, time.monotonic()
-        self.n_finished, self._n_runs = 0, len(runs)
-        self._task = self._progress.add_task("runs", total=len(runs), left="")
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+    def __init__(self, n_runs: int, console: Console) -> None:
+        self._console, self._n_runs, self._last_word = console, n_runs, time.monotonic()
+        self.n_finished = self._n_failed = 0
 
     def note(self, row: dict[str, Any]) -> None:
-        """Update the bar after a finished run."""
-        kind = _kind(row)
-        self._left[kind] -= 1
-        self._seconds[kind].append(float(row["seconds"]))
-        self._n_failed += row["status"] == "failed"
-        left = f"about {timedelta(seconds=round(self.seconds_left()))} left"
-        failures = f", {self._n_failed} failed" if self._n_failed else ""
-        what = f"{row['dataset']} {row['shift']} {row['contender']}"
         self.n_finished += 1
-        if self._is_hidden and time.monotonic() - self._last_word > _SECONDS_BETWEEN_LINES:
-            # In a log file, print lines instead of a bar.
-            self._console.print(f"{self.n_finished} of {self._n_runs} runs finished, {left}{failures}")
+        self._n_failed += row["status"] == "failed"
+        if time.monotonic() - self._last_word > _SECONDS_BETWEEN_LINES:
+            failures = f", {self._n_failed} failed" if self._n_failed else ""
+            self._console.print(f"{self.n_finished} of {self._n_runs} runs finished{failures}")
             self._last_word = time.monotonic()
-        self._progress.update(self._task, advance=1, left=left + failures, description=what)
-
-    def seconds_left(self) -> float:
-        """Estimate from the mean time of finished runs of the same kind, or of all runs if there are none yet."""
-        finished = [seconds for times in self._seconds.values() for seconds in times]
-        overall = sum(finished) / len(finished)
-        means = {kind: sum(times) / len(times) for kind, times in self._seconds.items()}
-        return sum(count * means.get(kind, overall) for kind, count in self._left.items()) / self._n_jobs
-
-
-def _kind(names: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(names[key] for key in ("contender", "dataset", "n_rounds", "batch_size"))
 
 
 EXAMPLES = (
@@ -163,10 +108,6 @@ _Output = Annotated[
 _Jobs = Annotated[
     int, typer.Option("--jobs", "-j", help="Number of processes on this machine.", rich_help_panel="Where")
 ]
-_Dask = Annotated[
-    str | None,
-    typer.Option("--dask", metavar="ADDRESS", help="Run on the Dask cluster at tcp://...", rich_help_panel="Where"),
-]
 _PART = "Only a part of the grid (several, separated by commas)"
 _Contenders = Annotated[str | None, typer.Option("--contenders", help="Only these.", rich_help_panel=_PART)]
 _Datasets = Annotated[str | None, typer.Option("--datasets", help="Only these.", rich_help_panel=_PART)]
@@ -182,7 +123,7 @@ _Protocol = Annotated[
         "--protocol", help="predict_first, fresh_rows or batch_first, instead of the spec's.", rich_help_panel=_PART
     ),
 ]
-_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not show a progress bar or messages.")]
+_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not show progress or messages.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -218,13 +159,12 @@ def list_specs(as_json: _AsJson = False) -> int:
 
 
 @bench.command(
-    epilog="Examples: accous bench run smoke --jobs 2; accous bench run table3 --contenders FIX,OLRE,Accous,oracle"
+    epilog="Examples: accous bench run smoke --jobs 2; accous bench run table3 --contenders FIX,OLRE,accous,oracle"
 )
 def run(
     spec: _SpecName,
     output: _Output = None,
     jobs: _Jobs = 1,
-    dask: _Dask = None,
     contenders: _Contenders = None,
     datasets: _Datasets = None,
     shifts: _Shifts = None,
@@ -255,22 +195,22 @@ def run(
     prepare(wanted, tell=lambda remark: remarks.print(remark, soft_wrap=True))
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(folder, "accous bench run"):
-        return _play(wanted.runs(), folder / f"{wanted.name}.jsonl", jobs, dask, remarks, as_json=as_json)
+        return _play(wanted.runs(), folder / f"{wanted.name}.jsonl", jobs, remarks, as_json=as_json)
 
 
-def _play(runs: list[Run], file: Path, jobs: int, dask: str | None, remarks: Console, *, as_json: bool) -> int:
+def _play(runs: list[Run], file: Path, jobs: int, remarks: Console, *, as_json: bool) -> int:
     from accous_bench.grid import play_grid, read_rows, unfinished
 
     left = unfinished(runs, file)
     remarks.print(f"{len(left)} of {len(runs)} runs to do, results in {file}", soft_wrap=True)
-    with GridProgress(left, 1 if dask else jobs, remarks) as progress:
-        try:
-            play_grid(left, file, n_jobs=jobs, dask=dask, on_row=progress.note)
-        except KeyboardInterrupt:
-            remarks.print(
-                f"Stopped: {progress.n_finished} of {len(left)} runs are finished and kept. Run it again to continue."
-            )
-            raise
+    progress = _Progress(len(left), remarks)
+    try:
+        play_grid(left, file, n_jobs=jobs, on_row=progress.note)
+    except KeyboardInterrupt:
+        remarks.print(
+            f"Stopped: {progress.n_finished} of {len(left)} runs are finished and kept. Run it again to continue."
+        )
+        raise
     wanted = {run.identity() for run in runs}
     rows = [row for row in read_rows(file) if row["run"] in wanted]
     failed = [row for row in rows if row["status"] == "failed"]

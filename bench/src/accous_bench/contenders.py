@@ -1,4 +1,4 @@
-"""The contenders by name: the paper's eight, variants of them, two bounds, and those that users register.
+"""The contenders by name: the paper's eight, variants of them, later methods, bounds, and those that users register.
 
 A factory makes a contender. It learns from ``fit(X, y)`` and ``adapt(X_batch)``, and predicts with ``predict(X)``. The
 protocol of a run, the same for every contender, says when it sees a batch and what it is scored on:
@@ -34,24 +34,27 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from accous.arrays import FloatArray
 from accous.diagnostics.losses import effective_sample_size
 from accous.exceptions import DataError, ParameterError
 from accous.model.estimators import AdaptiveClassifier
 from accous.model.predictors import LinearPredictor, LogisticErm
-from accous.parameters import did_you_mean, require_integer
+from accous.parameters import did_you_mean
 from accous.ratio.base import RatioEstimator
 from accous.ratio.features import LARGEST_NORM
 from accous.ratio.one_step import KLIEP, KMM, ULSIF, LogisticRatio
 from accous.ratio.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.streams import GaussianStream
 from accous_bench.dann import DANN
+from accous_bench.label_shift import ATLAS, FLHFTL, FTH, ROGD, UOGD, KnownShares
+from accous_bench.literature import LAME, T3A, DoubleWeighting, WindowRatio
 
 __all__ = [
-    "BATCH_FIRST", "FRESH_ROWS", "LIMIT", "ORACLE", "PAPER_CONTENDERS", "PREDICT_FIRST", "PROTOCOLS", "AlphaFilter",
-    "Contender", "Limit", "NewtonStepRatio", "Oracle", "contender_names", "fit_on", "get_contender", "make_contender",
-    "register", "rounds", "unregister",
+    "BATCH_FIRST", "DECISION", "FRESH_ROWS", "LIMIT", "ORACLE", "PAPER_CONTENDERS", "PREDICT_FIRST", "PROTOCOLS",
+    "SHARES", "AlphaFilter", "Contender", "DecidingLimit", "Limit", "NewtonStepRatio", "Oracle", "contender_names",
+    "fit_on", "get_contender", "make_contender", "register", "rounds", "unregister",
 ]  # fmt: skip
 
 # --- two bounds, and the paper's LR ---
@@ -285,19 +288,44 @@ class Limit(Oracle):
         return self._stream
 
 
+class DecidingLimit(Limit):
+    """The best decision under the limit's knowledge: of fits at 21 alphas, the one with the least expected risk.
+
+    A risk is linear in alpha, so its expectation is that at the filter's mean alpha. The limit fits at that mean, which
+    is right where a mixture of ratios is the ratio of a mixture that one linear model can serve. Where the two parts
+    contradict each other, as in the published geometry, a fit to one side has the lower risk.
+    """
+
+    def __repr__(self) -> str:
+        return f"DecidingLimit(C={self.C!r})"
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit at every alpha of the grid, and take the exact risks of the fits under both parts."""
+        super().fit(X, y)
+        stream, self._fits = self._known_stream(), []
+        for alpha in np.linspace(0.0, 1.0, 21):
+            ratio = stream.reference_ratio(float(alpha))
+            self._fits.append(self.erm_.fit(ratio / ratio.mean(), self._fits[-1] if self._fits else None))
+        self._risks = np.array([stream.component_risks(fitted) for fitted in self._fits])
+        return self
+
+    @property
+    def estimator_(self) -> LinearPredictor:
+        """The fit with the least expected risk."""
+        alpha = self.filter_.mean
+        return self._fits[int(np.argmin(self._risks @ (1.0 - alpha, alpha)))]
+
+
 class NewtonStepRatio(RatioEstimator):
-    r"""Online Newton Steps from :math:`\theta = 0` on one batch: a base learner that forgets after every round.
+    """One Online Newton Step from zero on one batch: a base learner that forgets after every round.
 
     The paper's ablation "LR" estimates the ratio of a round "by an ONS with a logistic regression model" and does not
-    give the number of steps. Here a batch is played ``n_steps`` times by a new learner of
-    `accous.SingleLearnerRatio` in its default configuration, one step unless you say otherwise.
-    `accous.LogisticRatio` goes to the optimum of the same loss with a penalty instead.
+    give the number of steps. `accous.LogisticRatio` goes to the optimum of the same loss with a penalty instead.
 
     Parameters
     ----------
-    n_steps : int, default=1
-    max_ratio : float, default=100.0
-        Larger ratios are clipped to this value.
+    learner : SingleLearnerRatio, optional
+        The learner that takes the step; None is one in its default configuration.
 
     Examples
     --------
@@ -315,9 +343,13 @@ class NewtonStepRatio(RatioEstimator):
     learner_: SingleLearnerRatio
     n_rounds_: int
 
-    def __init__(self, n_steps: int = 1, *, max_ratio: float = 100.0) -> None:
-        self.n_steps = n_steps
-        self.max_ratio = max_ratio
+    def __init__(self, learner: SingleLearnerRatio | None = None) -> None:
+        self.learner = learner
+
+    @property
+    def max_ratio(self) -> float:
+        """Larger ratios are clipped to this value."""
+        return 100.0 if self.learner is None else self.learner.max_ratio
 
     @property
     def reference_ratio_(self) -> FloatArray:
@@ -325,15 +357,12 @@ class NewtonStepRatio(RatioEstimator):
         return self.learner_.reference_ratio_
 
     def _start(self, X: Any) -> None:
-        require_integer("n_steps", self.n_steps, at_least=1)
-        self.start_ = SingleLearnerRatio(max_ratio=self.max_ratio).fit(X)
+        self.start_ = clone(self.learner or SingleLearnerRatio()).fit(X)
         self.learner_, self.n_rounds_ = self.start_, 0
 
     def _play(self, X: Any) -> None:
-        learner = copy(self.start_)  # learners replace what they know, so the one at the start stays as it is
-        for _ in range(int(self.n_steps)):
-            learner.partial_fit(X)
-        self.learner_, self.n_rounds_ = learner, self.n_rounds_ + 1
+        # Learners replace what they know, so the one at the start stays as it is.
+        self.learner_, self.n_rounds_ = copy(self.start_).partial_fit(X), self.n_rounds_ + 1
 
     def _ratio(self, X: Any) -> FloatArray:
         return self.learner_.predict_ratio(X)
@@ -350,7 +379,8 @@ class Contender:
     ----------
     name : str
     make : callable
-        Takes a seed and returns a new classifier with ``fit``, ``adapt`` and ``predict``.
+        Takes a seed, and the number of rounds if ``takes_horizon``, and returns a new classifier with ``fit``,
+        ``adapt`` and ``predict``.
     is_told_ratio : bool, default=False
         Whether ``adapt_to`` passes it the true ratio of the reference rows instead of the batch. Such an entry is a
         bound, not a real contender.
@@ -361,21 +391,27 @@ class Contender:
         Whether it keeps nothing from one round to the next. Such a contender may play a part of the rounds only.
     every : int, default=1
         Of the part of the rounds that contenders which forget play, it plays one round of so many, because it is slow.
+    takes_horizon : bool, default=False
+        Whether its settings depend on the number of rounds.
+    has_risk : bool, default=True
+        False if the prediction of a row depends on the rows beside it: such a contender has no risk on a distribution.
     needs_module : str or None, default=None
         A module of the extra ``deep`` that it needs to run.
     """
 
     name: str
-    make: Callable[[Any], Any]
+    make: Callable[..., Any]
     is_told_ratio: bool = False
     knows_parts: bool = False
     forgets: bool = False
     every: int = 1
+    takes_horizon: bool = False
+    has_risk: bool = True
     needs_module: str | None = None
 
-    def __call__(self, random_state: Any = 0) -> Any:
-        """Return a new classifier."""
-        return self.make(random_state)
+    def __call__(self, random_state: Any = 0, horizon: int = 10_000) -> Any:
+        """Return a new classifier, for a stream of so many rounds."""
+        return self.make(random_state, horizon) if self.takes_horizon else self.make(random_state)
 
 
 def _weighted_by(
@@ -404,23 +440,23 @@ _CONTENDERS = {
         Contender("uLSIF", _weighted_by(ULSIF), forgets=True),
         Contender("LR", _weighted_by(LogisticRatio), forgets=True),
         Contender("OLRE", _weighted_by(SingleLearnerRatio)),
-        Contender("Accous", _weighted_by(OnlineDensityRatio, "auto")),
+        # The paper's ensemble, with a step, radius and scaling that can be used (docs/paper_map.md).
+        Contender("Accous (paper)", _weighted_by(OnlineDensityRatio, pool="none")),
     )
 }
 PAPER_CONTENDERS = tuple(_CONTENDERS)
-LIMIT, ORACLE = "limit", "oracle"
 # A round without a ridge or with cross-validation takes 2 to 6 ms, several times as long as the others.
 _SLOW = 5
-# The paper's Algorithms 1 and 2 with its own step, radius and bound, without intercept and scaling.
+# A base learner with the theorem's step, S = d/2, R the largest norm, no intercept and no scaling.
 _LITERAL: dict[str, Any] = {
     "feature_map": "identity",
     "fit_intercept": False,
     "scale_features": False,
     "feature_bound": LARGEST_NORM,
     "step_size": "theory",
-    "start": "zero",
-    "meta_range": "paper",
+    "radius": "paper",
 }
+LIMIT, DECISION, SHARES, ORACLE = "limit", "limit (decision)", "oracle (shares)", "oracle"
 _CONTENDERS |= {
     contender.name: contender
     for contender in (
@@ -443,10 +479,26 @@ _CONTENDERS |= {
         Contender("KLIEP (unit width)", _weighted_by(KLIEP, width=1.0), forgets=True),
         Contender("uLSIF (unit width)", _weighted_by(ULSIF, width=1.0), forgets=True),
         Contender("LR (weak penalty)", _weighted_by(LogisticRatio, ridge=0.01), forgets=True),
-        Contender("Accous (literal)", _weighted_by(OnlineDensityRatio, **_LITERAL)),
-        # The paper's ensemble with our step, radius and scaling, without what accous adds: pool, shrinkage and veto.
-        Contender("Accous (ensemble only)", _weighted_by(OnlineDensityRatio, pool="none")),
+        Contender("LR (literal)", _weighted_by(NewtonStepRatio, learner=SingleLearnerRatio(**_LITERAL)), forgets=True),
+        Contender("LR (window)", _weighted_by(WindowRatio)),
+        Contender("OLRE (literal)", _weighted_by(SingleLearnerRatio, **_LITERAL)),
+        Contender("double weighting", lambda _: DoubleWeighting(), forgets=True, every=_SLOW),
+        Contender("T3A", lambda _: T3A()),
+        Contender("LAME", lambda _: LAME(), forgets=True, has_risk=False),
+        *(
+            Contender(name, lambda _, horizon, make=make: make(horizon), takes_horizon=True)
+            for name, make in (("FTH", FTH), ("ROGD", ROGD), ("UOGD", UOGD), ("ATLAS", ATLAS), ("FLH-FTL", FLHFTL))
+        ),
+        Contender("Accous (literal)", lambda _, horizon: AdaptiveClassifier.paper(horizon=horizon), takes_horizon=True),
+        Contender(
+            "Accous (literal, scaled)",
+            lambda _, horizon: AdaptiveClassifier.paper(horizon=horizon, scale=True),
+            takes_horizon=True,
+        ),
+        Contender("accous", _weighted_by(OnlineDensityRatio, "auto")),
         Contender(LIMIT, lambda _: Limit(), knows_parts=True),
+        Contender(DECISION, lambda _: DecidingLimit(), knows_parts=True),
+        Contender(SHARES, lambda _: KnownShares(), is_told_ratio=True),
         Contender(ORACLE, lambda _: Oracle(), is_told_ratio=True),
     )
 }
@@ -454,7 +506,7 @@ _BUILT_IN = tuple(_CONTENDERS)
 
 
 def contender_names() -> tuple[str, ...]:
-    """Return all names: first the paper's in its order, then variants and the two bounds, then registered ones."""
+    """Return all names: the paper's in its order, then variants, later methods and bounds, then registered ones."""
     return tuple(_CONTENDERS)
 
 
@@ -468,9 +520,9 @@ def get_contender(name: str) -> Contender:
     return _CONTENDERS[name]
 
 
-def make_contender(name: str, random_state: Any = 0) -> Any:
-    """Return a new classifier of the contender with this name."""
-    return get_contender(name)(random_state)
+def make_contender(name: str, random_state: Any = 0, horizon: int = 10_000) -> Any:
+    """Return a new classifier of the contender with this name, for a stream of so many rounds."""
+    return get_contender(name)(random_state, horizon)
 
 
 def register(contender: Contender) -> None:

@@ -39,7 +39,7 @@ from accous_bench.tables import dataset_title, file_name
 
 __all__ = [
     "SETTINGS", "Drawing", "Figure", "draw_figures", "drawing", "line_style", "marker_style", "new_figure",
-    "since_switch", "tidy",
+    "possible_figures", "since_switch", "tidy",
 ]  # fmt: skip
 
 # --- style ---
@@ -48,7 +48,7 @@ __all__ = [
 _BLUE, _SKY, _ORANGE, _RED, _GREEN, _PINK = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#009E73", "#CC79A7"
 _LINES: dict[str, dict[str, Any]] = {
     OURS: {"color": _BLUE, "linewidth": 2.4, "zorder": 5},
-    "Accous (ensemble only)": {"color": _SKY, "linewidth": 2.0, "linestyle": (0, (5, 1)), "zorder": 5},
+    "Accous (paper)": {"color": _SKY, "linewidth": 2.0, "linestyle": (0, (5, 1)), "zorder": 5},
     "Accous (literal)": {"color": _BLUE, "linewidth": 1.4, "linestyle": (0, (2, 1)), "zorder": 5},
     "KMM (no ridge)": {"color": _GREEN, "linewidth": 1.0, "linestyle": (0, (3, 1, 1, 1))},
     "LR (Newton step)": {"color": _PINK, "linewidth": 1.0, "linestyle": (0, (1, 1))},
@@ -65,7 +65,7 @@ _LINES: dict[str, dict[str, Any]] = {
 _OTHER = {"color": "#777777", "linewidth": 1.0}
 _MARKERS = {
     OURS: "o",
-    "Accous (ensemble only)": "s",
+    "Accous (paper)": "s",
     "Accous (literal)": "h",
     "OLRE": "^",
     "DANN": "v",
@@ -493,15 +493,17 @@ _Made = Iterator[tuple[str, str, Callable[[], MplFigure]]]
 
 def draw_figures(aggregates: Aggregates) -> list[Figure]:
     """Draw every figure that the aggregates have data for."""
+    return [Figure(name, caption, *drawing(draw, name)) for name, caption, draw in possible_figures(aggregates)]
+
+
+def possible_figures(aggregates: Aggregates) -> _Made:
+    """Yield every figure that the aggregates have data for: its name, its caption, and how to draw it."""
     for_tables, for_regret = split_regret(aggregates.outcomes)
-    made = (
-        *_comparisons(make_panels(for_tables)),
-        *_drift(aggregates.curves),
-        *_weights(aggregates.weight_maps),
-        *_switches(aggregates.curves),
-        *_regret(for_regret),
-    )
-    return [Figure(name, caption, *drawing(draw, name)) for name, caption, draw in made]
+    yield from _comparisons(make_panels(for_tables))
+    yield from _drift(aggregates.curves)
+    yield from _weights(aggregates.weight_maps)
+    yield from _switches(aggregates.curves)
+    yield from _regret(for_regret)
 
 
 def _comparisons(panels: list[Panel]) -> _Made:

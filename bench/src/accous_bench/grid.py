@@ -1,4 +1,4 @@
-"""Runs: a contender on a stream, scored; a grid of them on the cores of a machine or a cluster; their records."""
+"""Runs: a contender on a stream, scored; a grid of them on the cores of a machine; their records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import subprocess
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -20,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed, parallel_config
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.exceptions import AccousError, DataError, MissingExtraError, ParameterError
+from accous.exceptions import AccousError, DataError, ParameterError
 from accous.threads import one_blas_thread
 from accous_bench.contenders import PREDICT_FIRST, Contender, fit_on, rounds
 from accous_bench.problems import Problem, Setting, Stream
@@ -283,7 +282,7 @@ class Run:
 
     def model(self) -> Any:
         """Return a new classifier with the run's seed and parameters."""
-        model = self.contender(self.setting.seed)
+        model = self.contender(self.setting.seed, self.setting.n_rounds)
         return model.set_params(**self.parameters) if self.parameters else model
 
     @property
@@ -350,7 +349,7 @@ def _outcome(run: Run, stream: Stream) -> dict[str, Any]:
     X, y = stream.reference()
     model = run.model()
     scores = RoundScores(len(stream), run.measures.n_points)
-    scorer = _Scorer(stream, run.measures)
+    scorer = _Scorer(stream, run.measures, has_risk=run.contender.has_risk)
     is_played, is_scored = _chosen_rounds(run, len(stream))
     fit_on(stream, run.contender, model)
     started = time.perf_counter()
@@ -392,12 +391,12 @@ def _chosen_rounds(run: Run, n_rounds: int) -> tuple[NDArray[np.bool_], NDArray[
 class _Scorer:
     """Scores a model in a round with every measure that the stream and the model allow."""
 
-    def __init__(self, stream: Any, measures: Measures) -> None:
+    def __init__(self, stream: Any, measures: Measures, *, has_risk: bool) -> None:
         self._stream = stream
         self._measures = measures
         self._knows_ratio = hasattr(stream, "reference_ratio")
         self._fresh_rows = stream.fresh_reference_rows(N_FRESH_ROWS) if measures.has_regret else None
-        self._risk: Callable[[Any, float], float] | None = getattr(stream, "risk", None)
+        self._risk: Callable[[Any, float], float] | None = getattr(stream, "risk", None) if has_risk else None
 
     def score(self, model: Any, batch: Any, scores: RoundScores) -> None:
         scores.add(
@@ -539,12 +538,11 @@ def play_grid(
     file: Path,
     *,
     n_jobs: int = 1,
-    dask: str | None = None,
     on_row: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> None:
     """Execute runs and append their records to a file, in the order in which they finish.
 
-    The numbers do not depend on ``n_jobs`` or on the cluster: every run has its own seed and one BLAS thread.
+    The numbers do not depend on ``n_jobs``: every run has its own seed and one BLAS thread.
 
     Parameters
     ----------
@@ -552,38 +550,14 @@ def play_grid(
     file : Path
     n_jobs : int, default=1
         Number of processes on this machine.
-    dask : str, optional
-        Address of a Dask scheduler, such as ``tcp://host:8786``, whose workers execute the runs instead.
     on_row : callable, optional
         Called with each record after it has been written.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    with _backend(n_jobs, dask):
-        rows = Parallel(return_as="generator_unordered", batch_size=1)(delayed(play)(run) for run in runs)
-        for row in _until_a_worker_dies(rows):
-            append_row(file, row)
-            on_row(row)
-
-
-@contextmanager
-def _backend(n_jobs: int, dask: str | None) -> Iterator[None]:
-    if dask is None:
-        with parallel_config(backend="loky", n_jobs=n_jobs):
-            yield
-        return
-    try:
-        from distributed import Client
-    except ModuleNotFoundError as error:
-        message = "--dask needs distributed, which is not installed: pip install 'accous-bench[dask]' adds it."
-        raise MissingExtraError(message, name="distributed") from error
-    try:
-        client = Client(dask, timeout="10s", set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise AccousError(
-            f"There is no Dask scheduler at {dask} ({error}): start one, or run without --dask."
-        ) from error
-    with client, parallel_config(backend="dask", client=client, wait_for_workers_timeout=60):
-        yield
+    workers = Parallel(n_jobs, backend="loky", return_as="generator_unordered", batch_size=1)
+    for row in _until_a_worker_dies(workers(delayed(play)(run) for run in runs)):
+        append_row(file, row)
+        on_row(row)
 
 
 def _until_a_worker_dies(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:

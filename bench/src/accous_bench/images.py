@@ -11,7 +11,7 @@ import io
 import re
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -438,8 +438,6 @@ def _read_cinic(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -
 # --- what is published where, and what stands in for it ---
 
 _N_FEATURES = 32 * 32 * 3
-# Images of CINIC-10 that are farther than this from every image of CIFAR-10 come from ImageNet.
-_LEAST_CIFAR_DISTANCE = 600.0
 _MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _MNIST_CITATION = "LeCun, Bottou, Bengio and Haffner, Gradient-based learning applied to document recognition, 1998"
 _MNIST_SHA256 = "22d035aa82c491d30180fdbc875611e6211075567229130d8154d5d9eb114e0f"
@@ -466,12 +464,6 @@ def _read_svhn(path: Path) -> Images:
 def _read_arrays(path: Path) -> Images:
     arrays = read_npz(path, ("X", "y"))
     return arrays["X"], arrays["y"].astype(np.int64)
-
-
-def _read_cinic_sample(path: Path) -> Images:
-    arrays = read_npz(path, ("X", "y", "nearest_cifar_mse"))
-    is_imagenet = arrays["nearest_cifar_mse"] > _LEAST_CIFAR_DISTANCE
-    return arrays["X"][is_imagenet], arrays["y"][is_imagenet].astype(np.int64)
 
 
 MNIST_AT_HAND = PoolSource(
@@ -526,14 +518,6 @@ CIFAR_JPEG = PoolSource(
     _read_arrays,
     stand_in_for="CIFAR-10's test set, lossless",
 )  # fmt: skip
-CIFAR_SAMPLE = PoolSource(
-    Source(
-        "cifar10_sample", "CIFAR-10 (2,000 images)", _CIFAR_URL, "not stated", _CIFAR_CITATION,
-        2000, _N_FEATURES, 10, "cifar10_lossless_sample_2000.npz",
-        "52ee830274b7ab8528dddd086c0d901af0002920ea56f7963df7f2e60c40ca4f",
-    ),
-    _read_arrays,
-)  # fmt: skip
 CIFAR = PoolSource(
     Source(
         "cifar10", "CIFAR-10", _CIFAR_URL, "not stated", _CIFAR_CITATION,
@@ -552,14 +536,6 @@ TINY_IMAGENET = PoolSource(
     ),
     _read_arrays,
     stand_in_for="CINIC-10's images of ImageNet origin",
-)  # fmt: skip
-CINIC_SAMPLE = PoolSource(
-    Source(
-        "cinic10_sample", "CINIC-10 (ImageNet part, 1,479 images)", _CINIC_URL, "CC BY 4.0", _CINIC_CITATION,
-        1479, _N_FEATURES, 10, "cinic10_sample_2000.npz",
-        "5143510981330c8fcef07656446024310a89807dd1f307fb16fc14e74530e36a",
-    ),
-    _read_cinic_sample,
 )  # fmt: skip
 CINIC = PoolSource(
     Source(
@@ -582,10 +558,9 @@ CINIC = PoolSource(
 
 # --- pairs of pools ---
 
-CifarCinicPart = Literal["stand-in", "genuine", "full"]
+CifarCinicPart = Literal["stand-in", "full"]
 _OF_PART = {
     "stand-in": (CIFAR_JPEG, TINY_IMAGENET),
-    "genuine": (CIFAR_SAMPLE, CINIC_SAMPLE),
     "full": (CIFAR, CINIC),
 }
 _NOTES = {
@@ -599,11 +574,6 @@ _NOTES = {
     "tiny_imagenet": (
         "Tiny-ImageNet's images of CINIC-10's synsets, reduced to 32 x 32, stand in for CINIC-10's images from "
         "ImageNet. There are none of the classes 0 and 7, and every deer is a bison, as in CINIC-10's own map."
-    ),
-    "cifar10_sample": "2,000 images of CIFAR-10, lossless.",
-    "cinic10_sample": (
-        "Those of 2,000 images of CINIC-10 that have a mean squared distance above 600 from every image of CIFAR-10 "
-        "and therefore come from ImageNet."
     ),
     "cifar10": "CIFAR-10's test set.",
     "cinic10": "1,000 images per class of CINIC-10's test part that come from ImageNet, chosen by a fixed seed.",
@@ -627,11 +597,11 @@ def load_cifar_cinic(part: CifarCinicPart = "stand-in") -> ImagePair:
 
     Parameters
     ----------
-    part : {"stand-in", "genuine", "full"}, default="stand-in"
+    part : {"stand-in", "full"}, default="stand-in"
         "stand-in": CIFAR-10 compressed as JPEG and Tiny-ImageNet's images of CINIC-10's synsets, both with the eight
-        classes that the latter has (1 to 6, 8 and 9). "genuine": lossless samples of the real sets, about 1,500 to
-        2,000 images each. Both are files in ``ACCOUS_DATA`` that nobody publishes; without them, the full sets are
-        loaded. "full": CIFAR-10's test set and 10,000 images of CINIC-10's test part, as published.
+        classes that the latter has (1 to 6, 8 and 9). These are files in ``ACCOUS_DATA`` that nobody publishes; without
+        them, the full sets are loaded. "full": CIFAR-10's test set and 10,000 images of CINIC-10's test part, as
+        published.
 
     Returns
     -------
@@ -670,6 +640,7 @@ _FOLDER = "faces_aligned_small_mirrored_co_aligned_cropped_cleaned"
 _ARCHIVE = PublishedFile(
     f"{_FOLDER}.tar.gz", (f"https://www.dropbox.com/s/ubjjoo0b2wz4vgz/{_FOLDER}.tar.gz?dl=1",), None
 )
+_HDF5 = "yearbook.hdf5"
 _FIRST_YEAR = 1930
 _LABELS = {"M": 0, "F": 1}
 _FILE_NAME = re.compile(r"(1[89]\d\d|20\d\d)_.+\.png")
@@ -685,19 +656,20 @@ Portraits = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
 def load_yearbook() -> ImageYears:
     """Load portraits from 1930 to 2013 in time order, 32 x 32, grey in three equal channels; label 1 is "F".
 
-    ``ACCOUS_DATA`` may have the archive of Ginosar and others, or the unpacked folder with PNG files such as
-    ``F/1930_....png``. Otherwise the archive is downloaded. The portraits are prepared like Wild-Time's copy, which is
-    a pickle and therefore not read: they are reduced to 32 x 32, and the few photos from before 1930 are left out.
-    Within a year they are sorted by name. Reading the images needs Pillow (extra ``deep``). The result is kept in the
-    cache.
+    ``ACCOUS_DATA`` may have ``yearbook.hdf5`` of the package ``wild-time-data`` (reading it needs h5py), the unpacked
+    folder of Ginosar and others with PNG files such as ``F/1930_....png``, or their archive. Otherwise the archive is
+    downloaded. The portraits are prepared like Wild-Time's first copy, which is a pickle and therefore not read: they
+    are reduced to 32 x 32, and the few photos from before 1930 are left out. Within a year they are sorted by name.
+    Reading the images needs Pillow (extra ``deep``). The result is kept in the cache.
     """
-    given = next((path for folder in data_folders() if (path := folder / _FOLDER).is_dir()), None)
+    names = (_HDF5, _FOLDER)
+    given = next((path for folder in data_folders() for name in names if (path := folder / name).exists()), None)
     path = given or fetch_published(_ARCHIVE, YEARBOOK.title)
     cached = cache_folder() / f"yearbook_32_{_fingerprint(path)}.npz"
     if cached.is_file():
         images, labels, years = _read(cached)
     else:
-        images, labels, years = parse_yearbook(path)
+        images, labels, years = _parse_hdf5(path) if path.suffix == ".hdf5" else parse_yearbook(path)
         sha256 = np.array(hash_images(images, labels, years))
         keep_npz(cached, {"images": images, "labels": labels, "years": years, "sha256": sha256})
     notes = []
@@ -726,6 +698,31 @@ def _read(path: Path) -> Portraits:
     if hash_images(images, labels, years) != str(arrays["sha256"]):
         raise DataError(f"{path} is damaged: delete it, and accous creates it again.")
     return images, labels, years
+
+
+def _parse_hdf5(path: Path) -> Portraits:
+    try:
+        import h5py
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"Reading {path.name} needs h5py: pip install h5py.", name="h5py") from error
+    with reading(path), h5py.File(path, "r") as groups:
+        return portraits_from(groups)
+
+
+def portraits_from(groups: Mapping[str, Any]) -> Portraits:
+    """Return images, labels and years from groups by year, then ``train`` and ``test``, as wild-time-data has them."""
+    years = sorted(groups, key=int)
+    parts = [(int(year), groups[year][split]) for year in years for split in ("train", "test") if split in groups[year]]
+    labels = [np.asarray(part["labels"][:], dtype=np.int64).ravel() for _, part in parts]
+    grey = [
+        np.asarray(part["images"][:]).reshape(len(own), 32, 32, -1)[..., :1]
+        for (_, part), own in zip(parts, labels, strict=True)
+    ]
+    images = np.concatenate(grey)
+    if images.dtype.kind == "f" and images.max() <= 1.0:
+        images = np.round(255.0 * images)
+    all_years = [np.full(len(own), year, dtype=np.int64) for (year, _), own in zip(parts, labels, strict=True)]
+    return np.repeat(images.astype(np.uint8), 3, axis=3), np.concatenate(labels), np.concatenate(all_years)
 
 
 def parse_yearbook(path: Path) -> Portraits:

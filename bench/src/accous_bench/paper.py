@@ -5,7 +5,7 @@ Copied from the tables ``tab:synthetic`` (synthetic data, N_t = 1 and 5), ``tab:
 
 Examples
 --------
->>> paper_result("gaussian", "Squ", 1, "Accous")
+>>> paper_result("gaussian", "Squ", 1, "Accous (paper)")
 PaperResult(mean=29.3, std=0.82)
 >>> paper_result("gaussian", "Squ", 1, "oracle") is None
 True
@@ -85,8 +85,10 @@ _SAME_DATASET = {
     "cifar_cinic_full" + TUNED: "cifar_cinic",
 }
 _SAME_CONTENDER = {
-    "Accous (literal)": "Accous",
-    "Accous (ensemble only)": "Accous",
+    "accous": "Accous (paper)",
+    "Accous (literal)": "Accous (paper)",
+    "Accous (literal, scaled)": "Accous (paper)",
+    "OLRE (literal)": "OLRE",
     "KMM (no ridge)": "KMM",
     "KMM (unit width)": "KMM",
     "KLIEP (cv)": "KLIEP",
@@ -94,6 +96,7 @@ _SAME_CONTENDER = {
     "uLSIF (cv)": "uLSIF",
     "uLSIF (unit width)": "uLSIF",
     "LR (Newton step)": "LR",
+    "LR (literal)": "LR",
     "LR (weak penalty)": "LR",
 }
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 from accous import datasets
@@ -31,10 +32,11 @@ from accous.streams import (
 )
 from accous.text import import_extra
 from accous_bench.images import ImagePair, ImageYears, has_cifar_cinic, load_cifar_cinic, load_mnist_svhn, load_yearbook
+from accous_bench.label_shift import LabelShiftStream
 
 __all__ = [
     "ALPHA_0", "DESCRIBED", "MIXED", "NATURAL", "SHIFTS", "STUDIED", "TUNED", "PartOfReference", "Problem", "Setting",
-    "Stream", "get_problem", "problem_names", "register_problem",
+    "Stream", "get_problem", "problem_names", "register_problem", "register_shift",
 ]  # fmt: skip
 
 ALPHA_0 = 0.9
@@ -70,13 +72,24 @@ class Stream(Protocol):
 
 @dataclass(frozen=True)
 class Setting:
-    """The settings that a stream is made from."""
+    """The settings that a stream is made from; other processes get the shift itself, which may be a user's."""
 
     shift: str
     batch_size: int
     n_rounds: int
     seed: int
     options: Mapping[str, Any] = field(default_factory=dict)
+    moves: Shift | None = None
+
+    def __post_init__(self) -> None:
+        if self.moves is None:
+            object.__setattr__(self, "moves", SHIFTS.get(self.shift))
+
+    def path(self, period: int | None = None) -> Shift:
+        """Return how alpha moves; a period that is given is that of Squ and Sin."""
+        assert self.moves is not None
+        is_periodic = period is not None and isinstance(self.moves, SquareShift | SineShift)
+        return replace(self.moves, period=period) if is_periodic else self.moves
 
 
 @dataclass(frozen=True)
@@ -150,23 +163,24 @@ TUNED_PATIENCE = (
     "the backbone is trained on the reference of every seed, once per fold, which takes many minutes the first time"
 )
 YEARBOOK_FROM = 1945  # the paper's reference is the photos before this year
+
+
+def _stand_ins() -> ImagePair:
+    """Load files that are not published anywhere; never substitute other images under the same title."""
+    if not has_cifar_cinic("stand-in"):
+        raise DataError(
+            "The stand-ins for CIFAR10-CINIC10 are not in ACCOUS_DATA: run cifar_cinic_full or cifar_cinic_full_tuned "
+            "instead, which download the published images."
+        )
+    return load_cifar_cinic("stand-in")
+
+
 _LOADERS: dict[str, Callable[[], Any]] = {
     "mnist_svhn": load_mnist_svhn,
-    "cifar_cinic": lambda: _of_part("stand-in"),
-    "cifar_cinic_genuine": lambda: _of_part("genuine"),
+    "cifar_cinic": _stand_ins,
     "cifar_cinic_full": lambda: load_cifar_cinic("full"),
     "yearbook": load_yearbook,
 }
-
-
-def _of_part(part: Literal["stand-in", "genuine"]) -> ImagePair:
-    """Load files that are not published anywhere; never substitute other images under the same title."""
-    if not has_cifar_cinic(part):
-        raise DataError(
-            f"The images of CIFAR10-CINIC10 ({part}) are not in ACCOUS_DATA: run cifar_cinic_full or "
-            "cifar_cinic_full_tuned instead, which download the published images."
-        )
-    return load_cifar_cinic(part)
 
 
 @cache
@@ -212,7 +226,7 @@ def _mixed_features(
     name: str, n_reference: int, seed: int, options: tuple[tuple[str, Any], ...]
 ) -> tuple[FloatArray, IntArray]:
     places = np.arange(sum(map(len, _pool_labels(name))))[:, None]
-    rows, labels = _mixture(name, places, "Lin", 1, 1, n_reference, seed).reference()
+    rows, labels = _mixture(name, places, LinearShift(), 1, 1, n_reference, seed).reference()
     return _features(name, rows[:, 0], labels, seed, dict(options))
 
 
@@ -223,14 +237,14 @@ def _pool_labels(name: str) -> tuple[IntArray, IntArray]:
 
 
 def _mixture(
-    name: str, rows: NDArray[Any], shift: str, batch_size: int, n_rounds: int, n_reference: int, seed: int
+    name: str, rows: NDArray[Any], shift: Shift, batch_size: int, n_rounds: int, n_reference: int, seed: int
 ) -> MixtureStream:
     """Mix the rows of both pools; which rows are the reference depends only on the seed and the number of rows."""
     first, second = _pool_labels(name)
     return MixtureStream(
         (rows[: len(first)], first),
         (rows[len(first) :], second),
-        SHIFTS[shift],
+        shift,
         n_rounds=n_rounds,
         batch_size=batch_size,
         n_reference=n_reference,
@@ -239,19 +253,19 @@ def _mixture(
     )
 
 
-def _mixed(name: str, title: str, default_reference: int = N_REFERENCE) -> Problem:
+def _mixed(name: str, title: str) -> Problem:
     """Mix the two pools: 10 % of the reference from the first, 90 % from the second."""
 
     def make(setting: Setting) -> MixtureStream | PartOfReference:
         options = dict(setting.options)
-        n_reference = options.pop("n_reference", default_reference)
+        n_reference, period = options.pop("n_reference", N_REFERENCE), options.pop("period", None)
         features, indices = _mixed_features(name, n_reference, setting.seed, tuple(sorted(options.items())))
         stream = _mixture(
-            name, features, setting.shift, setting.batch_size, setting.n_rounds, n_reference, setting.seed
+            name, features, setting.path(period), setting.batch_size, setting.n_rounds, n_reference, setting.seed
         )
         return stream if len(indices) == n_reference else PartOfReference(stream, indices)
 
-    options = ("n_reference", "n_components", "backbone")
+    options = ("n_reference", "n_components", "backbone", "period")
     return Problem(name, title, MIXED, make, options, lambda: _embeddings(name), PATIENCE)
 
 
@@ -301,7 +315,6 @@ def _portraits(seed: int, share: float, options: tuple[tuple[str, Any], ...]) ->
 _FROZEN = (
     _mixed("mnist_svhn", "MNIST-SVHN"),
     _mixed("cifar_cinic", "CIFAR10-CINIC10 (stand-ins)"),
-    _mixed("cifar_cinic_genuine", "CIFAR10-CINIC10 (samples)", default_reference=1000),
     _mixed("cifar_cinic_full", "CIFAR10-CINIC10"),
     Problem(
         "yearbook", "Yearbook", (NATURAL,), _make_yearbook,
@@ -320,12 +333,8 @@ SPLITS = ("fixed", "seed")
 def _gaussian(geometry: str) -> Callable[[Setting], GaussianStream]:
     def make(setting: Setting) -> GaussianStream:
         options = dict(setting.options)
-        shift = SHIFTS[setting.shift]
-        period = options.pop("period", None)
-        if period is not None and isinstance(shift, SquareShift | SineShift):
-            shift = replace(shift, period=period)
         return GaussianStream(
-            shift,
+            setting.path(options.pop("period", None)),
             geometry=geometry,
             n_rounds=setting.n_rounds,
             batch_size=setting.batch_size,
@@ -339,7 +348,7 @@ def _gaussian(geometry: str) -> Callable[[Setting], GaussianStream]:
 
 def _moving(setting: Setting) -> MovingGaussianStream:
     return MovingGaussianStream(
-        SHIFTS[setting.shift],
+        setting.path(),
         n_rounds=setting.n_rounds,
         batch_size=setting.batch_size,
         random_state=setting.seed,
@@ -374,13 +383,15 @@ def _halved(name: str, title: str, suffix: str = "", **defaults: Any) -> Problem
             "random_state": setting.seed,
             **options,
         }
+        shift = setting.path(keywords.pop("period", None))
         first, second = _halves(name, setting.seed if split == "seed" else 0)
         # Scale the columns with statistics of the reference only, as in a real deployment.
-        scaler = StandardScaler().fit(MixtureStream(first, second, SHIFTS[setting.shift], **keywords).reference()[0])
+        scaler = StandardScaler().fit(MixtureStream(first, second, shift, **keywords).reference()[0])
         pools = [(scaler.transform(X), y) for X, y in (first, second)]
-        return MixtureStream(pools[0], pools[1], SHIFTS[setting.shift], **keywords)
+        return MixtureStream(pools[0], pools[1], shift, **keywords)
 
-    return Problem(name + suffix, title, MIXED, make, ("n_reference", "alpha_0", "split"), lambda: _halves(name, 0))
+    options = ("n_reference", "alpha_0", "split", "period")
+    return Problem(name + suffix, title, MIXED, make, options, lambda: _halves(name, 0))
 
 
 def _described(name: str, title: str, n_reference: int) -> Problem:
@@ -420,6 +431,35 @@ def _ordered(
     return Problem(name, title, (NATURAL,), make, ("share", "n_reference"), lambda: datasets.load(name))
 
 
+@cache
+def _pool_by_class(name: str) -> tuple[FloatArray, IntArray]:
+    """Return rows and classes: four Gaussians at orthogonal centres of norm 1.5, or MNIST on 50 principal axes."""
+    generator = np.random.default_rng(0)
+    if name == "gaussian_labels":
+        centers = 1.5 * np.linalg.qr(generator.normal(size=(12, 4)))[0].T
+        y = np.repeat(np.arange(4), 10_000)
+        return centers[y] + generator.normal(size=(len(y), 12)), y
+    digits = load_mnist_svhn().first
+    pixels = digits.images.reshape(len(digits.labels), -1) / 255.0
+    reduced = PCA(50, random_state=0).fit_transform(pixels)
+    return reduced, digits.labels.astype(np.int64)
+
+
+def _labels(name: str, title: str, n_classes: int) -> Problem:
+    """Move the shares from equal ones to a single class, as the benchmark of Baby and others does."""
+
+    def make(setting: Setting) -> LabelShiftStream:
+        options = {"n_reference": 1000, "period": None, **setting.options}
+        X, y = _pool_by_class(name)
+        last = tuple(float(k == 0) for k in range(n_classes))
+        return LabelShiftStream(
+            *(X, y, setting.path(options["period"]), last, setting.n_rounds, setting.batch_size),
+            *(options["n_reference"], setting.seed),
+        )
+
+    return Problem(name, title, MIXED, make, ("n_reference", "period"), lambda: _pool_by_class(name))
+
+
 _PROBLEMS = {
     problem.name: problem
     for problem in (
@@ -443,6 +483,8 @@ _PROBLEMS = {
         _ordered("gas_sensor", "Gas sensors", share=0.9, group="batch"),
         _ordered("acs_employment", "Employment", share=0.1, group="year"),
         _ordered("powersupply", "Power supply", share=0.9, label=_is_day),
+        _labels("gaussian_labels", "Four Gaussians, label shift", 4),
+        _labels("mnist_labels", "MNIST, label shift", 10),
         *IMAGE_PROBLEMS,
     )
 }  # fmt: skip
@@ -461,6 +503,16 @@ def get_problem(name: str) -> Problem:
             f"There is no data set {name!r}{meant}: name one of {', '.join(_PROBLEMS)}, or register it."
         )
     return _PROBLEMS[name]
+
+
+def register_shift(name: str, shift: Shift) -> None:
+    """Add your own shift to every data set that mixes two parts; it replaces one with the same name."""
+    if not isinstance(shift, Shift):
+        raise ParameterError(f"register_shift takes a name and an accous.streams.Shift, got {shift!r}.")
+    SHIFTS[name] = shift
+    for key, problem in _PROBLEMS.items():
+        if "Lin" in problem.shifts and name not in problem.shifts:
+            _PROBLEMS[key] = replace(problem, shifts=(*problem.shifts, name))
 
 
 def register_problem(problem: Problem) -> None:

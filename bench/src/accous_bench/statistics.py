@@ -13,28 +13,39 @@ from scipy import stats
 
 from accous.arrays import FloatArray
 from accous_bench.aggregates import CellKey, Outcome
-from accous_bench.contenders import BATCH_FIRST, LIMIT, ORACLE, PAPER_CONTENDERS, PREDICT_FIRST, PROTOCOLS
+from accous_bench.contenders import (
+    BATCH_FIRST,
+    DECISION,
+    LIMIT,
+    ORACLE,
+    PAPER_CONTENDERS,
+    PREDICT_FIRST,
+    PROTOCOLS,
+    SHARES,
+)
 from accous_bench.paper import PAPER_CELLS, PAPER_RESULTS
 from accous_bench.problems import DESCRIBED, STUDIED, TUNED
 
 __all__ = [
-    "ENSEMBLE", "LEVEL", "LIMIT", "ORACLE", "OURS", "TIE", "TOLD", "UNWEIGHTED", "AgainstOurs", "Cell", "Entry",
-    "Gap", "PairedTest", "Pairing", "Panel", "PaperWins", "RegretSeries", "Tally", "against_ours", "best_contenders",
+    "ENSEMBLE", "LEVEL", "LIMIT", "ORACLE", "OURS", "TOLD", "UNWEIGHTED", "AgainstOurs", "Cell", "Entry",
+    "Gap", "PairedTest", "Pairing", "Panel", "PaperWins", "RegretSeries", "against_ours", "best_contenders",
     "counts_by_risk", "fair_pairing", "fitted_exponent", "gap_closed", "have_same_rounds", "holm", "in_order",
-    "lowest", "make_panels", "paired_test", "paper_wins", "regret_series", "split_regret", "tally", "theory_exponent",
-    "who_counts",
+    "lowest", "make_panels", "paired_test", "paper_cells", "paper_wins", "regret_series", "split_regret",
+    "theory_exponent", "who_counts",
 ]  # fmt: skip
 
-OURS, UNWEIGHTED = "Accous", "FIX"
-TOLD = (LIMIT, ORACLE)
+OURS, UNWEIGHTED = "accous", "FIX"
+TOLD = (LIMIT, DECISION, SHARES, ORACLE)
 """Bounds rather than contenders: they are told what no method can know."""
-ENSEMBLE = "Accous (ensemble only)"
-"""The paper's ensemble with our step, radius and scaling; it stands for the paper's method where it took part."""
+ENSEMBLE = "Accous (paper)"
+"""The paper's ensemble with our step, radius and scaling, which like is compared with like."""
 _FIRST_CONTENDERS = (
     *(UNWEIGHTED, "DANN", "KMM", "KMM (no ridge)", "KMM (unit width)", "KLIEP", "KLIEP (cv)", "KLIEP (unit width)"),
-    *("uLSIF", "uLSIF (cv)", "uLSIF (unit width)", "LR", "LR (Newton step)", "LR (weak penalty)", "OLRE"),
+    *("uLSIF", "uLSIF (cv)", "uLSIF (unit width)", "LR", "LR (Newton step)", "LR (literal)", "LR (weak penalty)"),
+    *("LR (window)", "double weighting", "T3A", "LAME", "FTH", "ROGD", "UOGD", "ATLAS", "FLH-FTL"),
+    *("OLRE (literal)", "OLRE"),
 )
-_LAST_CONTENDERS = ("Accous (literal)", ENSEMBLE, OURS, *TOLD)
+_LAST_CONTENDERS = ("Accous (literal)", "Accous (literal, scaled)", ENSEMBLE, OURS, *TOLD)
 _SHIFTS = ("Lin", "Squ", "Sin", "Ber", "none")
 _DATASETS = ("gaussian", "gaussian_published", "diabetes", "diabetes_described", "breast", "breast_described")
 
@@ -359,7 +370,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 # --- each contender against Accous ---
 
 LEVEL = 0.05
-TIE = 0.003
 _SMALLEST_GAP = 0.001
 _Place = TypeVar("_Place", bound=Hashable)
 
@@ -481,76 +491,6 @@ def _adjusted(tests: Mapping[_Place, PairedTest]) -> dict[_Place, float]:
     return dict(zip(p_values, holm(list(p_values.values())), strict=True))
 
 
-@dataclass(frozen=True)
-class Tally:
-    """One contender against Accous over all cells.
-
-    Attributes
-    ----------
-    contender : str
-    wins, ties, losses : int
-        Counts from the point of view of Accous; a tie is a difference of at most 0.3 points.
-    pooled : AgainstOurs or None
-        Test of the differences, averaged over the cells for each seed, over the seeds that all these cells have.
-        Errors over different rounds are not tested.
-    """
-
-    contender: str
-    wins: int
-    ties: int
-    losses: int
-    pooled: AgainstOurs | None
-
-
-def tally(panels: Iterable[Panel], measure: str = "error") -> list[Tally]:
-    """Count wins, ties and losses of Accous, and test all cells at once, with Holm's correction over the contenders.
-
-    Contenders that share no cell with Accous, and by the risk cells in which it is not known for both, are left out.
-    """
-    panels = list(panels)
-    cells = [cell for panel in panels for cell in panel.cells.values()]
-    names = list(dict.fromkeys(name for panel in panels for name in panel.rivals))
-    tests = {name: list(_tests(cells, name, measure)) for name in names}
-    names = [name for name in names if tests[name]]
-    pooled = {name: _pooled_test([cell for cell, _ in tests[name]], name, measure) for name in names}
-    adjusted = _adjusted({name: against.test for name, against in pooled.items() if against is not None})
-    tallies = []
-    for name in names:
-        # Rounded, so that 0.3 points to the last digit printed are a tie.
-        differences = [round(test.difference, 6) for _, test in tests[name]]
-        against = pooled[name]
-        tallies.append(
-            Tally(
-                contender=name,
-                wins=sum(difference > TIE for difference in differences),
-                ties=sum(abs(difference) <= TIE for difference in differences),
-                losses=sum(difference < -TIE for difference in differences),
-                pooled=None if against is None else replace(against, adjusted_p=adjusted.get(name)),
-            )
-        )
-    return tallies
-
-
-def _tests(cells: list[Cell], contender: str, measure: str) -> Iterable[tuple[Cell, PairedTest]]:
-    for cell in cells:
-        test = _test(cell, contender, Pairing(measure, cell.common_seeds(contender, OURS, measure=measure)))
-        if test is not None:
-            yield cell, test
-
-
-def _pooled_test(cells: list[Cell], contender: str, measure: str) -> AgainstOurs | None:
-    """Average each seed over the cells, then test, because the streams of one seed may share their reference."""
-    shared = [set(cell.common_seeds(contender, OURS, measure=measure)) for cell in cells]
-    seeds = sorted(set.intersection(*shared))
-    by_cell = {name: [cell.entries[name].values(measure, seeds) for cell in cells] for name in (contender, OURS)}
-    others, ours = ([fmean(column) for column in zip(*by_cell[name], strict=True)] for name in (contender, OURS))
-    test = paired_test(others, ours)
-    if test is None:
-        return None
-    is_paired = measure == "risk" or all(have_same_rounds(cell, (contender, OURS), seeds) for cell in cells)
-    return AgainstOurs(test if is_paired else _untested(test), None, measure, is_paired)
-
-
 # --- who is lowest ---
 
 
@@ -608,10 +548,10 @@ def paper_wins(panels: Iterable[Panel]) -> list[PaperWins]:
 
     A cell that is shared counts for each of its winners. Cells with fewer than five of the contenders do not count.
     """
-    cells = _paper_cells(panels)
+    cells = [cell for *_, cell in paper_cells(panels)]
     found = []
     for version in (ENSEMBLE, OURS):
-        names = [version if name == OURS else name for name in PAPER_CONTENDERS]
+        names = [version if name == ENSEMBLE else name for name in PAPER_CONTENDERS]
         known = [cell for cell in cells if cell.is_complete(version) and _n_complete(cell, names) >= _LEAST_CONTENDERS]
         if known:
             winners = [name for cell in known for name in _lowest(cell, names)]
@@ -621,10 +561,10 @@ def paper_wins(panels: Iterable[Panel]) -> list[PaperWins]:
     return found
 
 
-def _paper_cells(panels: Iterable[Panel]) -> list[Cell]:
-    """Return our cell for each of the paper's, if it was run: of two variants, the one that more contenders ran.
+def paper_cells(panels: Iterable[Panel]) -> list[tuple[str, str, int, Cell]]:
+    """Return the paper's data set, shift and batch size with our cell for it, if it was run.
 
-    If as many ran both, what the paper describes counts.
+    Of two variants it is the one that more contenders ran. If as many ran both, what the paper describes counts.
     """
     by_place: dict[tuple[str, str, int], Cell] = {}
     for panel in panels:
@@ -634,13 +574,14 @@ def _paper_cells(panels: Iterable[Panel]) -> list[Cell]:
     for dataset, shift, batch_size in PAPER_CELLS:
         candidates = [by_place.get((dataset + variant, shift, batch_size)) for variant in reversed(_VARIANTS)]
         known = [cell for cell in candidates if cell is not None]
-        found += [max(known, key=_n_of_paper)] if known else []  # the first of equals
+        if known:  # the first of equals
+            found.append((dataset, shift, batch_size, max(known, key=_n_of_paper)))
     return found
 
 
 def _n_of_paper(cell: Cell) -> int:
     """Number of the paper's contenders that ran; either version of Accous counts as it."""
-    others = [name for name in PAPER_CONTENDERS if name != OURS]
+    others = [name for name in PAPER_CONTENDERS if name != ENSEMBLE]
     return _n_complete(cell, others) + any(cell.is_complete(version) for version in (ENSEMBLE, OURS))
 
 

@@ -1,7 +1,8 @@
 """The report of a benchmark: one writer of tables, as Markdown and CSV, with the paper's numbers beside ours.
 
-``python -m accous_bench.tables PAGE AGGREGATES...`` fills the tables of a page, each from ``<!-- table NAME -->``
-to ``<!-- end of table -->``, and draws the figures again that it shows as ``images/results-NAME.png``.
+``python -m accous_bench.tables DOCS AGGREGATES`` writes the documentation's pages of results from a folder of
+aggregates: the tables of ``results.md``, a page for each spec in ``results/`` with its tables as CSV beside it, the
+settings, and the figures that are shown.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from accous_bench.contenders import LIMIT, ORACLE, PAPER_CONTENDERS, PREDICT_FIR
 from accous_bench.grid import read_rows
 from accous_bench.paper import N_RUNS, PAPER_CELLS, is_papers_length, paper_result
 from accous_bench.problems import get_problem, problem_names
+from accous_bench.spec import find_spec, read_spec, spec_names
 from accous_bench.statistics import (
+    ENSEMBLE,
     OURS,
     UNWEIGHTED,
     AgainstOurs,
@@ -31,16 +34,17 @@ from accous_bench.statistics import (
     Panel,
     PaperWins,
     RegretSeries,
-    Tally,
     against_ours,
     best_contenders,
+    counts_by_risk,
     gap_closed,
     in_order,
+    lowest,
     make_panels,
+    paper_cells,
     paper_wins,
     regret_series,
     split_regret,
-    tally,
     theory_exponent,
 )
 
@@ -48,14 +52,13 @@ if TYPE_CHECKING:
     from accous_bench.figures import Figure
 
 __all__ = [
-    "Report", "Table", "difference_table", "error_table", "fill_page", "protocol_table", "read_inputs",
-    "regret_table", "report_tables", "risk_table", "tally_table", "wins_table", "write_report",
+    "Report", "Table", "cell_table", "difference_table", "error_table", "protocol_table", "read_inputs",
+    "regret_table", "report_tables", "risk_table", "wins_table", "write_pages", "write_report",
 ]  # fmt: skip
 
 DASH = "–"
 _LONGEST_REASON = 200
 _MARKED = re.compile(r"(<!-- table ([\w.-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
-_PICTURE = re.compile(r"images/results-([\w.-]+)\.png")
 
 
 # --- the writer ---
@@ -300,35 +303,42 @@ def _difference(against: AgainstOurs | None) -> str:
 # --- the tables over all panels ---
 
 
-def tally_table(tallies: Sequence[Tally], measure: str = "error") -> Table:
-    """Return the wins, ties and losses of Accous over all cells, with the mean difference."""
-    rows = [
-        [
-            *(one.contender, str(one.wins), str(one.ties), str(one.losses), _difference(one.pooled)),
-            DASH if one.pooled is None else str(one.pooled.test.n),
-        ]
-        for one in tallies
-    ]
-    title = (
-        f"{OURS} against each contender by the {'error' if measure == 'error' else 'exact risk'}, in cells of data "
-        "set, batch size and shift: wins and losses by more than 0.3 points, ties; the mean difference in points, with "
-        "the paired t-test over n seeds after Holm's correction."
-    )
-    headings = ["against", "wins", "ties", "losses", "mean difference", "n"]
-    return Table(f"tally-{measure}", title, headings, rows)
-
-
 def wins_table(wins: Sequence[PaperWins]) -> Table:
     """Return in how many of the paper's cells each contender is lowest: the paper's count, and ours."""
     rows = []
     for name in PAPER_CONTENDERS:
-        ours = [one.ours[one.stands_for_accous if name == OURS else name] for one in wins]
+        ours = [one.ours[one.stands_for_accous if name == ENSEMBLE else name] for one in wins]
         rows.append([name, str(wins[0].paper[name]), *(DASH if n_wins is None else str(n_wins) for n_wins in ours)])
     title = (
         f"In how many of the paper's {len(PAPER_CELLS)} cells ({wins[0].n_cells} were run) each contender has the "
         "lowest error; ours by the exact risk where all have one; a shared cell counts for each of its winners."
     )
     return Table("wins", title, ["contender", "paper", *(f"ours, with {one.stands_for_accous}" for one in wins)], rows)
+
+
+def cell_table(panels: Sequence[Panel]) -> Table:
+    """Return the paper's cells: its error and ours, the oracle, and who is lowest without and with our default."""
+    rows = []
+    for dataset, shift, batch_size, cell in paper_cells(panels):
+        names = [name for name in PAPER_CONTENDERS if cell.is_complete(name)]
+        measure = "risk" if counts_by_risk(cell, names) else "error"
+        published = paper_result(dataset, shift, batch_size, ENSEMBLE)
+        means = [fmean(found) if (found := _known(cell, name, measure)) else None for name in (ENSEMBLE, OURS, ORACLE)]
+        winners = [", ".join(lowest(cell, who, measure)) for who in (names, [*names, OURS])]
+        title = dataset_title(cell.key.dataset)
+        where = [title, f"{shift}, {batch_size}", DASH if published is None else f"{published.mean:.1f}"]
+        rows.append([*where, *map(_per_cent, means), *winners])
+    title = (
+        "The paper's cells (data, then shift and rows a round): the paper's error of its method, then our exact risk "
+        "(the error where some contender has no risk) of the same method, of our default and of the true ratio, in %; "
+        "last, who is lowest of the paper's eight, and with our default among them."
+    )
+    headings = ["data", "shift, N_t", "paper", ENSEMBLE, OURS, ORACLE, "lowest", f"with {OURS}"]
+    return Table("cells", title, headings, rows)
+
+
+def _known(cell: Cell, name: str, measure: str) -> list[float]:
+    return cell.entries[name].values(measure, cell.seeds) if cell.is_complete(name) else []
 
 
 def protocol_table(panels: Sequence[Panel]) -> Table:
@@ -388,7 +398,6 @@ def report_tables(aggregates: Aggregates) -> list[Table]:
     headline = [panel for panel in panels if panel.protocol == PREDICT_FIRST] or panels
     wins, series = paper_wins(headline), regret_series(for_regret)
     tables = [wins_table(wins)] if wins else []
-    tables += [tally_table(found, measure) for measure in ("error", "risk") if (found := tally(headline, measure))]
     for panel in headline:
         made = (error_table(panel), risk_table(panel), difference_table(panel))
         tables += [table for table in made if table is not None]
@@ -506,29 +515,71 @@ def _origin(aggregates: Aggregates) -> Iterator[str]:
     yield ", ".join(f"{name} {' or '.join(found)}" for name, found in origin["versions"].items())
 
 
-def fill_page(page: Path, paths: Sequence[Path]) -> list[str]:
-    """Write the tables that a page marks, and draw the figures that it shows; return the names of both.
+# --- the pages of the documentation ---
+
+HEADLINE = ("table3", "table1", "table2", "images", "images_tuned")
+_SHOWN = re.compile(
+    r"comparison-gaussian-1000|drift|regret-.*|switches-.*|weights-.*squ64.*|(comparison|risk)-.*-labels-.*"
+)
+
+
+def write_pages(docs: Path, results: Path, *, has_figures: bool = True) -> list[Path]:
+    """Write the pages of results from a folder of aggregates, one file a spec; return the pages.
 
     Runs of the spec ``figures`` give curves, but no numbers: they are scored in every round, on streams of table3.
     """
-    aggregates = read_inputs(paths)
-    counted = read_inputs([path for path in paths if path.stem != "figures"])
-    tables = {table.name: table for table in report_tables(counted)}
+    folder = docs / "results"
+    folder.mkdir(parents=True, exist_ok=True)
+    specs = [name for name in spec_names() if (results / f"{name}.json").is_file()]
+    pages = [_write_spec_page(docs, results / f"{name}.json", has_figures=has_figures) for name in specs]
+    panels = make_panels(read_inputs([results / f"{name}.json" for name in HEADLINE]).outcomes)
+    headline = [panel for panel in panels if panel.protocol == PREDICT_FIRST]
+    tables = {table.name: table for table in (cell_table(headline), wins_table(paper_wins(headline)))}
+    page = docs / "results.md"
     text = page.read_text(encoding="utf-8")
-    names = [found[2] for found in _MARKED.finditer(text)]
-    unknown = [name for name in names if name not in tables]
-    if unknown:
-        raise DataError(f"{page} marks a table {unknown[0]}: there are {', '.join(tables)}.")
     filled = _MARKED.sub(lambda found: f"{found[1]}\n{tables[found[2]].markdown()}\n\n{found[3]}", text)
     page.write_text(filled, encoding="utf-8")
-    shown = set(_PICTURE.findall(text))
-    for figure in _draw(Aggregates(counted.outcomes, aggregates.curves, aggregates.weight_maps)) if shown else ():
-        if figure.name in shown:
-            (page.parent / "images" / f"results-{figure.name}.png").write_bytes(figure.png)
-    return [*names, *sorted(shown)]
+    for table in tables.values():
+        table.write_csv(folder / f"{table.name}.csv")
+    return [page, *pages, _write_settings(folder, {name: read_aggregates(results / f"{name}.json") for name in specs})]
+
+
+def _write_spec_page(docs: Path, source: Path, *, has_figures: bool) -> Path:
+    """Write what a spec runs, its tables and figures; tables also as CSV in a folder of the page's name."""
+    spec, aggregates = read_spec(find_spec(source.stem)), read_aggregates(source)
+    page = docs / "results" / f"{spec.name}.md"
+    tables = [] if spec.name == "figures" else report_tables(aggregates)
+    parts = [f"# {spec.title}", " ".join(spec.description.split())]
+    for table in tables:
+        page.with_suffix("").mkdir(exist_ok=True)
+        table.write_csv(page.with_suffix("") / f"{table.name}.csv")
+        parts += [table.markdown(), f"[As CSV]({spec.name}/{table.name}.csv)"]
+    from accous_bench.figures import drawing, possible_figures
+
+    for name, caption, draw in possible_figures(aggregates):
+        if _SHOWN.fullmatch(name):
+            parts.append(f"![{_escaped(caption)}](../images/results-{name}.png)")
+            if has_figures:
+                (docs / "images" / f"results-{name}.png").write_bytes(drawing(draw, name).png)
+    page.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    return page
+
+
+def _write_settings(folder: Path, found: dict[str, Aggregates]) -> Path:
+    """Write the appendix: the command of every spec, where its numbers come from, and every contender's settings."""
+    parts = ["# Settings and commands", "Every page of results is written by one command from the kept aggregates:"]
+    parts.append("`python -m accous_bench.tables docs benchmarks/results`")
+    for name, aggregates in found.items():
+        command = f"`accous bench run {name}`, `accous bench report results/{name} -o report`; kept as"
+        parts += [f"## {name}", f"{command} `benchmarks/results/{name}.json`.", _bullets(_origin(aggregates))]
+        settings = aggregates.provenance["settings"]
+        parts.append(_bullets(f"{contender}: {one}" for contender, each in settings.items() for one in each))
+    page = folder / "settings.md"
+    page.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    return page
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3 or sys.argv[1].startswith("-"):
-        sys.exit("usage: python -m accous_bench.tables PAGE AGGREGATES...")
-    fill_page(Path(sys.argv[1]), [Path(name) for name in sys.argv[2:]])
+    if len(sys.argv) != 3 or sys.argv[1].startswith("-"):
+        sys.exit("usage: python -m accous_bench.tables DOCS AGGREGATES")
+    write_pages(Path(sys.argv[1]), Path(sys.argv[2]))

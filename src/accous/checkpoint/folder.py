@@ -13,6 +13,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
 
@@ -190,6 +191,8 @@ def foreign_objects(description: dict[str, Any]) -> dict[str, dict[str, str]]:
 def _parameter_to_json(name: str, value: Any) -> Any:
     if name == "class_weight" and isinstance(value, dict):
         return {"$pairs": [[to_json(part) for part in pair] for pair in value.items()]}  # keys may be numbers
+    if name == "cost" and value is not None:
+        return np.asarray(value, dtype=np.float64).tolist()
     if (name == "estimator" and not isinstance(value, str | None)) or (
         name == "feature_map" and not isinstance(value, str)
     ):
@@ -373,8 +376,10 @@ def _restore_ratio(ratio: RatioEstimator, rows: Any, fixed: dict[str, Any], stat
 
 
 def _restore_reference(model: Any, rows: Any, fixed: dict[str, Any]) -> None:
+    if fixed["n_features"] != rows.shape[1]:
+        raise CheckpointError(f"The folder has rows of {rows.shape[1]:,} columns, not of {fixed['n_features']!r}.")
     model.reference_ = rows
-    model.n_features_in_ = fixed["n_features"]
+    model.n_features_in_ = rows.shape[1]
     if fixed["names"] is not None:
         model.feature_names_in_ = array_from_plain(fixed["names"])
 

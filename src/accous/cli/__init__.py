@@ -23,6 +23,7 @@ from accous.table.options import (
     FitOptions,
     LabelsOptions,
     PredictOptions,
+    ServeOptions,
 )
 from accous.text import printable
 
@@ -38,7 +39,7 @@ COMMANDS: dict[Callable[..., int], str] = {
     command(ExtendOptions, extend.extend): extend.EXAMPLES,
     report.report: report.EXAMPLES,
     inspect.inspect: inspect.EXAMPLES,
-    command(serve.ServeOptions, serve.serve): serve.EXAMPLES,
+    command(ServeOptions, serve.serve): serve.EXAMPLES,
     command(spark.SparkOptions, spark.spark): spark.EXAMPLES,
 }
 """The commands, in the order of the help, and what is shown below the help of each."""

@@ -40,12 +40,12 @@ def backtest(options: BacktestOptions) -> int:
 
     remarks = remarks_console(quiet=options.quiet)
     job = FitJob(options.to_fit())
+    job.require_order()
     if job.reference.order.kind not in ("given", "times"):
         say(remarks, job.reference.order.sentence)
     # The one remark that is about the backtest itself.
     say(remarks, *(remark.text for remark in job.remarks if remark.kind == "repeated"))
     compile_with_notice(remarks)
-    job.require_order()
     with ProgressBar(remarks, "Replaying") as bar:
         found = job.backtest(options.batch_size, bar.show)
     if options.as_json:

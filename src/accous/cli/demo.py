@@ -17,7 +17,7 @@ import typer
 from accous.cli.options import ProgressBar, compile_with_notice, remarks_console, results_console, say
 from accous.cli.report import require_html, write_page
 from accous.exceptions import DataError, ParameterError
-from accous.table.options import LARGEST_SEED, FitOptions, between, one_of
+from accous.table.options import LARGEST_SEED, FitOptions, ServeOptions, between, one_of
 from accous.text import count, import_extra
 
 if TYPE_CHECKING:
@@ -622,7 +622,7 @@ def _serve(options: DemoOptions) -> int:
             webbrowser.open(addresses[0])
 
         try:
-            serving.serve(serving.Settings(model=folder / "demo", port=options.port), begin)
+            serving.serve(ServeOptions(model=folder / "demo", port=options.port), begin)
         finally:
             replay.stop()
     return 0

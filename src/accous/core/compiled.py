@@ -47,6 +47,11 @@ def inlined_sums(function: Function) -> Function:
     return njit(**_OPTIONS | _INLINED | {"fastmath": _REASSOCIATED})(function)
 
 
+def inlined_exactly(function: Function) -> Function:
+    """Make a function that kernels can call and that rounds every product and sum, as numpy does."""
+    return njit(**_OPTIONS | _INLINED | {"fastmath": False})(function)
+
+
 class Kernel:
     """A function that is compiled, or loaded from the cache, on its first call.
 

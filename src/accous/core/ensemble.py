@@ -216,8 +216,10 @@ class Reference(Protocol):
     def batch_ratios(self, coef: FloatArray, batch: FloatArray, max_ratio: float) -> FloatArray:
         """Return the ratio of each row of a batch, clipped at ``max_ratio``."""
 
-    def batch_ratios_at_each(self, coefs: FloatArray, batch: FloatArray, max_ratio: float) -> FloatArray:
-        """Return the same at several thetas, (n_coefs, n_batch)."""
+    def batch_ratios_at_each(
+        self, coef: FloatArray, coefs: FloatArray, batch: FloatArray, max_ratio: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the same, and the ratios at several other thetas, (n_coefs, n_batch)."""
 
     def score_covariances(self, coef: FloatArray) -> FloatArray:
         """Return the covariance over the reference rows of each feature with the score."""
@@ -254,9 +256,12 @@ class MatrixReference:
         # einsum computes small products without BLAS, so the bits do not depend on the number of cores.
         return self.loss.ratio(np.einsum("nd,d->n", batch, coef), max_ratio)
 
-    def batch_ratios_at_each(self, coefs: FloatArray, batch: FloatArray, max_ratio: float) -> FloatArray:
+    def batch_ratios_at_each(
+        self, coef: FloatArray, coefs: FloatArray, batch: FloatArray, max_ratio: float
+    ) -> tuple[FloatArray, FloatArray]:
         """See :class:`Reference`."""
-        return np.ascontiguousarray(self.loss.ratio(np.einsum("kd,nd->kn", coefs, batch), max_ratio))
+        others = self.loss.ratio(np.einsum("kd,nd->kn", coefs, batch), max_ratio)
+        return self.batch_ratios(coef, batch, max_ratio), np.ascontiguousarray(others)
 
     def score_covariances(self, coef: FloatArray) -> FloatArray:
         """See :class:`Reference`."""
@@ -638,11 +643,14 @@ class NarrowReference:
         evaluate_row_ratios(np.ascontiguousarray(batch), coef, max_ratio, ratios)
         return ratios
 
-    def batch_ratios_at_each(self, coefs: FloatArray, batch: FloatArray, max_ratio: float) -> FloatArray:
+    def batch_ratios_at_each(
+        self, coef: FloatArray, coefs: FloatArray, batch: FloatArray, max_ratio: float
+    ) -> tuple[FloatArray, FloatArray]:
         """See ``Reference``."""
-        ratios = np.empty((len(coefs), batch.shape[0]))
-        evaluate_row_ratios_at_each(np.ascontiguousarray(batch), np.ascontiguousarray(coefs), max_ratio, ratios)
-        return ratios
+        batch, ratios, others = np.ascontiguousarray(batch), np.empty(len(batch)), np.empty((len(coefs), len(batch)))
+        evaluate_row_ratios(batch, coef, max_ratio, ratios)
+        evaluate_row_ratios_at_each(batch, np.ascontiguousarray(coefs), max_ratio, others)
+        return ratios, others
 
     def score_covariances(self, coef: FloatArray) -> FloatArray:
         """See ``Reference``."""

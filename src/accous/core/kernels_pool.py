@@ -113,6 +113,85 @@ def filter_batch(
     return surprise
 
 
+@kernel(
+    *(float64, IN1, IN2, IN2, IN1, IN1, IN2),
+    *(IN1, *_FILTERS, IN1, *_FILTERS[:3]),
+    *(*_RATES, OUT2, OUT1, *_NEW_FILTERS, *_NEW_FILTERS),
+)
+def filter_batch_twice(
+    ratios: FloatArray,
+    slot_ratios: FloatArray,
+    given: FloatArray,
+    cuts: FloatArray,
+    normalisers: FloatArray,
+    slot_shapes: FloatArray,
+    prior: FloatArray,
+    weights: FloatArray,
+    posteriors: FloatArray,
+    counts: FloatArray,
+    before: FloatArray,
+    other_prior: FloatArray,
+    other_weights: FloatArray,
+    other_posteriors: FloatArray,
+    other_counts: FloatArray,
+    switching: FloatArray,
+    decays: FloatArray,
+    floor: float,
+    filter_share: float,
+    prior_count: float,
+    likelihoods: FloatArray,
+    room: FloatArray,
+    new_weights: FloatArray,
+    new_posteriors: FloatArray,
+    new_counts: FloatArray,
+    proportions: FloatArray,
+    other_new_weights: FloatArray,
+    other_new_posteriors: FloatArray,
+    other_new_counts: FloatArray,
+    other_proportions: FloatArray,
+) -> float:
+    """Update two sets of filters on the same candidates by one batch, whose likelihoods are computed once.
+
+    Parameters as in ``filter_batch``, those of the second set as ``other_...``; the mean log likelihood is under the
+    first.
+    """
+    _score(ratios, slot_ratios, given, cuts, normalisers, slot_shapes, floor, likelihoods)
+    surprise = _surprise(likelihoods, before)
+    _filter(
+        likelihoods,
+        prior,
+        weights,
+        posteriors,
+        counts,
+        switching,
+        decays,
+        filter_share,
+        prior_count,
+        room,
+        new_weights,
+        new_posteriors,
+        new_counts,
+    )
+    _predict(prior, new_weights, new_posteriors, new_counts, prior_count, proportions)
+    _filter(
+        likelihoods,
+        other_prior,
+        other_weights,
+        other_posteriors,
+        other_counts,
+        switching,
+        decays,
+        filter_share,
+        prior_count,
+        room,
+        other_new_weights,
+        other_new_posteriors,
+        other_new_counts,
+    )
+    _predict(other_prior, other_new_weights, other_new_posteriors, other_new_counts, prior_count, other_proportions)
+    return surprise
+
+
 @kernel(types.void, KEYS, KEYS, IN1, IN2, IN1, SINGLE2, IN3, IN2, *_OF_KEYS, *_RATES, *_ROOM, OUT1)
 def filter_batches_of_keys(
     active: IntArray,

@@ -20,6 +20,7 @@ from accous.core.compiled import (
     SINGLE3,
     SingleArray,
     inlined,
+    inlined_exactly,
     inlined_sums,
     kernel,
 )
@@ -752,24 +753,17 @@ def leave_rows_out(
 # --- Compiled steps from ratios to importance weights: normalise, count effective rows, and compare weights
 
 
-@kernel(types.boolean, IN1, IN1, OUT1)
-def normalise_weights(base: FloatArray, ratios: FloatArray, weights: FloatArray) -> bool:
-    r"""Write :math:`b_i r_i \sum_j b_j / \sum_j b_j r_j` to ``weights``; return False if all ratios are zero."""
-    total = _sum_of_products(base, ratios)
-    if not total > 0.0:
-        return False
-    factor = _sum(base) / total
-    for i in range(weights.shape[0]):
-        weights[i] = base[i] * ratios[i] * factor
-    return True
-
-
 @kernel(float64, IN1)
 def effective_rows(weights: FloatArray) -> float:
     r"""Number of equally weighted rows with the same variance, :math:`(\sum w)^2 / \sum w^2`, in one call.
 
     Weights are not negative and not all zero. Unlike a product of BLAS, its bits do not depend on the number of cores.
     """
+    return _effective_rows(weights)
+
+
+@inlined
+def _effective_rows(weights: FloatArray) -> float:
     total, squares = _sum_and_squares(weights, 1.0)
     if 1e-300 < squares < 1e300:
         return total * total / squares
@@ -785,6 +779,61 @@ def effective_rows(weights: FloatArray) -> float:
 def total_variation(weights: FloatArray, others: FloatArray) -> float:
     r"""Half the sum of :math:`|w_i / \sum_j w_j - v_i / \sum_j v_j|`: how far two weightings of rows are apart."""
     return 0.5 * _sum_of_differences(weights, _sum(weights), others, _sum(others))
+
+
+@kernel(types.void, IN1, IN1, IN1, IN1, IN1, float64, OUT1, OUT1, OUT1)
+def weigh_reference(
+    base: FloatArray,
+    ratios: FloatArray,
+    before: FloatArray,
+    fitted: FloatArray,
+    compared: FloatArray,
+    strength: float,
+    weights: FloatArray,
+    shrunk: FloatArray,
+    shown: FloatArray,
+) -> None:
+    """Weigh the reference after a round, and measure how far the weights have moved.
+
+    Parameters
+    ----------
+    base, ratios : arrays of shape (n_reference,)
+    before : array of shape (n_reference,)
+        The weights of the round before. They stay if all ratios are zero.
+    fitted, compared : arrays of shape (n_reference,)
+        Weights of the last fit, and those of the last comparison with the fixed predictor.
+    strength : float
+        How far weights are moved towards the base weights for a fit.
+    weights, shrunk : arrays of shape (n_reference,)
+        Both are written.
+    shown : array of shape (5,)
+        Total variation between weights and base weights; effective rows of the weights and of the shrunk ones; total
+        variation between these and those of the last fit, and between the weights and those of the last comparison.
+    """
+    n_rows = weights.shape[0]
+    total = _sum_of_products(base, ratios)
+    if total > 0.0:
+        factor = _sum(base) / total
+        for i in range(n_rows):
+            weights[i] = base[i] * ratios[i] * factor
+    else:
+        # Ratios that are zero on the whole reference carry no information about its rows.
+        for i in range(n_rows):
+            weights[i] = before[i]
+    total, total_of_base = _sum(weights), _sum(base)
+    shown[0] = 0.5 * _sum_of_differences(weights, total, base, total_of_base)
+    shown[1] = _effective_rows(weights)
+    _shrink(weights, base, shown[1] / (shown[1] + strength), shrunk)
+    shown[2] = _effective_rows(shrunk)
+    shown[3] = 0.5 * _sum_of_differences(shrunk, _sum(shrunk), fitted, _sum(fitted))
+    shown[4] = 0.5 * _sum_of_differences(weights, total, compared, _sum(compared))
+
+
+@inlined_exactly
+def _shrink(weights: FloatArray, base: FloatArray, share: float, shrunk: FloatArray) -> None:
+    """Write the weights moved towards the base weights, with the bits of `accous.model.safeguards.shrink`."""
+    for i in range(weights.shape[0]):
+        shrunk[i] = share * weights[i] + (1.0 - share) * base[i]
 
 
 @inlined_sums

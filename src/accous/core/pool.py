@@ -9,7 +9,7 @@ import numpy as np
 
 from accous.arrays import BoolArray, FloatArray, IntArray, to_plain
 from accous.core.ensemble import Reference
-from accous.core.kernels_pool import filter_batch, mix_shapes, pool_reference, pool_rows
+from accous.core.kernels_pool import filter_batch, filter_batch_twice, mix_shapes, pool_reference, pool_rows
 
 # --- Shapes of a ratio: powers of it, cut at several heights
 
@@ -637,10 +637,26 @@ class RatioPool:
         given : array of shape (n_given, n_batch), optional
         """
         seen = self._see(state, batch, given)
-        shapes, slots = (self._cuts, seen.means), (seen.slot_ratios, seen.factors)
-        filters, log_likelihood = state.filters.after_batch(state.prior, seen.ratios, shapes, slots, seen.given)
-        cautious, _ = state.cautious.after_batch(self._cautious_prior, seen.ratios, shapes, slots, seen.given)
-        return Judgement(filters, cautious, log_likelihood, seen)
+        filters, cautious, n_candidates = state.filters, state.cautious, len(state.prior)
+        sizes = len(filters.weights), filters.posteriors.shape, filters.counts.shape, n_candidates
+        after = np.empty(sizes[0]), np.empty(sizes[1]), np.empty(sizes[2]), np.empty(sizes[3])
+        cautious_after = np.empty(sizes[0]), np.empty(sizes[1]), np.empty(sizes[2]), np.empty(sizes[3])
+        log_likelihood = filter_batch_twice(
+            seen.ratios,
+            seen.slot_ratios,
+            seen.given,
+            self._cuts,
+            seen.means,
+            seen.factors,
+            *(state.prior, filters.weights, filters.posteriors, filters.counts, filters.proportions),
+            *(self._cautious_prior, cautious.weights, cautious.posteriors, cautious.counts),
+            *(SWITCHING, DECAYS, FLOOR, FILTER_SHARE, PRIOR_COUNT),
+            np.empty((len(batch), n_candidates)),
+            np.empty(n_candidates),
+            *after,
+            *cautious_after,
+        )
+        return Judgement(Filters(*after), Filters(*cautious_after), log_likelihood, seen)
 
     def settle(
         self,
@@ -801,26 +817,21 @@ class RatioPool:
         return means, pooled
 
     def _see(self, state: PoolState, features: FloatArray, given: FloatArray | None) -> SeenRows:
-        return SeenRows(
-            self._reference.batch_ratios(state.coef, features, UNCUT),
-            self._slot_ratios(state.slots, features),
-            self._rows(given, len(features)) if self._n_given else np.empty((0, len(features))),
-            state.means,
-            state.slots.factors,
-            state.proportions,
-        )
+        slots, n_rows = state.slots, len(features)
+        if slots.n_merged.any():
+            ratios, slot_ratios = self._reference.batch_ratios_at_each(state.coef, slots.coefs, features, UNCUT)
+        else:
+            ratios = self._reference.batch_ratios(state.coef, features, UNCUT)
+            slot_ratios = np.zeros((self._n_slots, n_rows))
+        given = self._rows(given, n_rows) if self._n_given else np.empty((0, n_rows))
+        proportions = state.proportions if state.hold else state.filters.proportions
+        return SeenRows(ratios, slot_ratios, given, state.means, slots.factors, proportions)
 
     def _rows(self, given: FloatArray | None, n_rows: int) -> FloatArray:
         given = np.empty((0, n_rows)) if given is None else given
         if given.shape != (self._n_given, n_rows):
             raise ValueError(f"given must have the shape {(self._n_given, n_rows)}, got {given.shape}.")
         return given
-
-    def _slot_ratios(self, slots: Slots, features: FloatArray) -> FloatArray:
-        """Return the ratios of some rows at the theta of every slot."""
-        if not slots.n_merged.any():
-            return np.zeros((self._n_slots, len(features)))
-        return self._reference.batch_ratios_at_each(slots.coefs, features, UNCUT)
 
     def _mixed(self, coef: FloatArray, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return a mixture of the shapes at a theta for the reference, and the means of the shapes."""

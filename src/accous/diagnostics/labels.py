@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from accous.arrays import BoolArray, FloatArray
 from accous.core.regression import leave_one_out_predictions, make_problem, make_ridge_problem, solve, solve_ridge
-from accous.diagnostics.losses import SQUARED, NumberLoss
+from accous.diagnostics.losses import LEVEL, SQUARED, NumberLoss
 from accous.diagnostics.messages import CLOSE, CONCEPT_CHANGED, ERRORS, LABEL_HALF_LIFE, LossScale, sentence_of
-from accous.diagnostics.risk import LEVEL, is_telling, wilson_interval
+from accous.diagnostics.risk import is_telling, wilson_interval
 from accous.diagnostics.trust import Comparison, Matched, compare_means, match_reference
 from accous.text import count
 

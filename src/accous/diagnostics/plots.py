@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.evidence import Look
 from accous.diagnostics.messages import ERRORS, LossScale
-from accous.diagnostics.risk import Look, RiskEstimate
+from accous.diagnostics.risk import RiskEstimate
 from accous.exceptions import DataError, MissingExtraError
 
 __all__ = ["plot_attribution", "plot_backtest", "plot_history", "plot_risk"]

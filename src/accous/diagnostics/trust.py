@@ -12,9 +12,10 @@ import numpy as np
 from accous.arrays import FloatArray
 from accous.core.ratio_problems import fit_ratio_regression
 from accous.diagnostics.coverage import Coverage, Finding
-from accous.diagnostics.losses import effective_sample_size
+from accous.diagnostics.evidence import FEWEST_LOOKS, Evidence, Look
+from accous.diagnostics.losses import LEVEL, effective_sample_size
 from accous.diagnostics.messages import CLOSE, ERRORS, LossScale, labels_in_words, latest_in_words, stretches_in_words
-from accous.diagnostics.risk import FEWEST_LOOKS, LEVEL, Evidence, Look, is_telling
+from accous.diagnostics.risk import is_telling
 from accous.text import count
 
 # --- Three answers about a model, each "yes", "no" or "not known", with a sentence and the evidence

@@ -13,8 +13,9 @@ import numpy as np
 
 from accous.arrays import FloatArray
 from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, Number
-from accous.diagnostics.losses import weight_distance
-from accous.diagnostics.risk import NO_EVIDENCE, Evidence, loss_interval, widen
+from accous.diagnostics.evidence import NO_EVIDENCE, Evidence
+from accous.diagnostics.losses import loss_interval, weight_distance
+from accous.diagnostics.risk import widen
 from accous.diagnostics.trust import Checks, WeightEvidence, judge
 from accous.keyed.shared import SharedModel
 from accous.model.predictors import LinearPredictor

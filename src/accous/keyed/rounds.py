@@ -10,6 +10,7 @@ import numpy as np
 
 from accous.arrays import BoolArray, FloatArray, IntArray
 from accous.core.kernels_keys import N_SHOWN, SHARE_STEPS, count_rows_of_keys, sample_shares, weigh_keys
+from accous.core.kernels_rows import total_variation
 from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, Number, look_back, slots_of
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftEvent, DriftLog, main_columns, shares
 from accous.exceptions import ParameterError
@@ -520,8 +521,8 @@ def _fit_and_check(shared: SharedModel, stack: KeyStack, key: int, weights: Floa
         shrunk = shrink(weights, rules.base_weight, strength) if rules.has_safeguards else weights
         fit = Fit(rules.erm.fit(shrunk, estimator), shrunk, fit.n_refits + 1, this_round)
     check = _check_of(stack, key, numbers)
-    sampled = weights[shared.sample]
-    if rules.has_safeguards and is_check_due(check, rules.erm, this_round, fit.n_refits, sampled):
+    moved = 0.0 if check.weights is None else total_variation(weights[shared.sample], check.weights)
+    if rules.has_safeguards and is_check_due(check, rules.erm, this_round, fit.n_refits, moved):
         if not is_due:
             # The weights of the last fit are not kept. Those of now are as near as the refit rule allows.
             fit = fit._replace(weights=shrink(weights, rules.base_weight, strength))

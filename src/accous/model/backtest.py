@@ -15,9 +15,9 @@ from sklearn.dummy import DummyClassifier
 from sklearn.utils import _safe_indexing
 
 from accous.arrays import FloatArray, IntArray
+from accous.diagnostics.evidence import FEWEST_LOOKS, Evidence, Look, measure_evidence
 from accous.diagnostics.losses import effective_sample_size
 from accous.diagnostics.messages import ERRORS, LossScale
-from accous.diagnostics.risk import FEWEST_LOOKS, Evidence, Look, measure_evidence
 from accous.diagnostics.trust import LARGEST_SHIFT
 from accous.exceptions import DataError, ParameterError, TrapWarning
 from accous.model.order import Order, OrderKind, find_order, read_order
@@ -354,10 +354,13 @@ class ReferenceParts:
     recipe: ErmRecipe
     has_numbers: bool
 
+    def rows(self, rows: IntArray) -> Any:
+        """Return some of the rows."""
+        return self.X[rows] if isinstance(self.X, np.ndarray) else _safe_indexing(self.X, rows)
+
     def fit(self, rows: IntArray) -> Any:
         """Fit on some rows, with the classes that they have; one class alone is predicted always."""
-        task = self.task.part(rows)
-        X = self.X[rows] if isinstance(self.X, np.ndarray) else _safe_indexing(self.X, rows)
+        task, X = self.task.part(rows), self.rows(rows)
         weights = self.weights[rows]
         weights = weights if weights.any() else np.ones(len(rows))
         if task.is_constant:
@@ -485,14 +488,22 @@ def order_of(model: Any, X: Any, order: Any) -> tuple[Order, IntArray | None]:
     return Order(OrderKind.GIVEN), np.arange(n_rows)
 
 
-def verify(model: Any, X: Any, y: Any, order: Any, found: Order, time_order: IntArray | None) -> Verification:
+def verify(
+    model: Any,
+    X: Any,
+    y: Any,
+    order: Any,
+    found: Order,
+    time_order: IntArray | None,
+    on_progress: Callable[[float], None] = lambda _: None,
+) -> Verification:
     """Replay the reference of a model that is being fitted, if it has an order in time."""
     if time_order is None:
         return Verification(found, unverified=found.sentence if found.kind is OrderKind.ONE_DAY else "")
     halves = halves_of(model, time_order)
     if isinstance(order, Backtest):
         return Verification(found, time_order, order, "", halves)
-    return Verification(found, time_order, *_replay_or_reason(model, X, y, time_order, CUTS), halves)
+    return Verification(found, time_order, *_replay_or_reason(model, X, y, time_order, CUTS, on_progress), halves)
 
 
 def verify_again(model: Any, time_order: IntArray | None) -> Verification:
@@ -507,13 +518,24 @@ def verify_again(model: Any, time_order: IntArray | None) -> Verification:
 
 
 def _replay_or_reason(
-    model: Any, X: Any, y: Any, order: IntArray, cuts: tuple[float, ...]
+    model: Any,
+    X: Any,
+    y: Any,
+    order: IntArray,
+    cuts: tuple[float, ...],
+    on_progress: Callable[[float], None] = lambda _: None,
 ) -> tuple[Backtest | None, str]:
     """Return the backtest, or why there is none."""
     if len(order) < FEWEST_ROWS:
         return None, _TOO_FEW_ROWS
+    unfitted = clone(model)
+    if is_classifier(model):
+        unfitted.set_params(class_weight=None)  # the base weights have them already
+    if hasattr(model, "combination_"):
+        unfitted.combination_ = model.combination_
+    given: dict[str, Any] = {"sample_weight": model.base_weight_, "cuts": cuts, "on_progress": on_progress}
     try:
-        return backtest(model, X, y, order=order.argsort(), sample_weight=model.base_weight_, cuts=cuts), ""
+        return backtest(unfitted, X, y, order=order.argsort(), **given), ""
     except ValueError:
         # No fit on some part of the reference alone, perhaps by the user's estimator: nothing is verified.
         return None, _NO_REPLAY

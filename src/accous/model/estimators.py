@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Integral
@@ -15,15 +17,36 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 
 from accous.arrays import BoolArray, FloatArray, IntArray, from_plain, to_plain
+from accous.diagnostics.conformal import conformal_intervals, conformal_sets
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent, ReferenceColumns, Regime
 from accous.diagnostics.labels import Audit, JudgedRows, MeasuredError
 from accous.diagnostics.losses import read_loss
-from accous.diagnostics.risk import RiskEstimate, conformal_intervals, conformal_sets
+from accous.diagnostics.risk import RiskEstimate
+from accous.diagnostics.status import Status
 from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError, ParameterError
-from accous.model.backtest import Backtest, TimeHalves, Verification, halves_of, order_of, verify, verify_again
-from accous.model.heldout import FEWEST_ROWS_OF_TREES, Combination, HeldOut, combine, held_out_of, split_rows
+from accous.model.backtest import (
+    Backtest,
+    ReferenceParts,
+    TimeHalves,
+    Verification,
+    halves_of,
+    order_of,
+    verify,
+    verify_again,
+)
+from accous.model.heldout import (
+    FEWEST_ROWS_OF_TREES,
+    Combination,
+    HeldOut,
+    HeldOutReference,
+    Measures,
+    combine,
+    held_out_of,
+    read_measures,
+    split_rows,
+)
 from accous.model.labels import is_before_joining, judge_late_rows, on_new_reference, rows_to_keep, with_labels
 from accous.model.learning import (
     Fitted,
@@ -42,6 +65,7 @@ from accous.model.learning import (
 )
 from accous.model.order import Order, OrderKind
 from accous.model.pair import AUTO, LinearAndTrees, PairErm, PairOfClassifiers, PairRecipe, hold_out_both, make_trees
+from accous.model.performance import Drift, alarm_from_plain, labelled_from_plain, read_labelled
 from accous.model.predictors import (
     ErmRecipe,
     EstimatorRecipe,
@@ -49,6 +73,7 @@ from accous.model.predictors import (
     RidgeRecipe,
     WeightedErm,
     deviations_of_columns,
+    is_sharing_fits,
     sharing_fits,
 )
 from accous.model.round import (
@@ -97,6 +122,7 @@ from accous.validation import (
 )
 
 _ROWS_OF_ROUND, _NEVER = 10, 1 << 62
+_SECONDS_BETWEEN_LOGS = 2.0
 _FOLDS_OF_PAIR = 3  # most of the time of a fit goes into trees
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
 
@@ -117,10 +143,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     state_: AdaptationState
     rules_: RoundRules
     verification_: Verification
+    holding_out_: HeldOutReference
+    measures_: Measures
     task_: Any
     erm_: WeightedErm
     fixed_: FixedModel
-    held_out_: HeldOut | None = None
     combination_: Combination
     base_weight_: FloatArray
     reference_: Any
@@ -131,6 +158,10 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     rounds_between_refits_: int
     standardize: bool
     adaptation: str
+    metric: str | None
+    cost: Any = None
+    threshold: float | None = None
+    tolerance: float | None
     random_state: Any
     n_features_in_: int
 
@@ -200,25 +231,35 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         self._check_parameters()
         self.rounds_between_refits_ = 0
         vars(self).pop("_snapshot", None)
+        say = _Steps()
         with self.lock(), unchanged_on_failure(self), one_blas_thread(), sharing_fits(), naming_values(X):
             rows = self._read(X, reset=True, min_rows=2)
             self.task_ = self._read_task(y, count_rows(rows))
-            self.base_weight_ = read_base_weights(sample_weight, count_rows(rows)) * self._weights_of_classes()
+            self.base_weight_ = read_base_weights(sample_weight, count_rows(rows)) * self.class_weights(self.task_)
             self.reference_ = own_copy(rows, X)
             ratio = self._bounded(self._make_ratio())
             ratio.fit(X)
             found, time_order = order_of(self, X, order)
             is_ordered = found.kind in (OrderKind.GIVEN, OrderKind.FOUND)
+            self._read_measures()
             warn_of_traps(self._as_numbers(self.reference_), self.task_, self._names, is_ordered=is_ordered)
-            self._combine(time_order, combination)
+            held_out = self._combine(
+                time_order, combination, lambda share: say(f"{share:.0%} of the held-out rows are predicted")
+            )
+            say("fitting on the whole reference")
             self.erm_ = self._make_erm()
             estimator = self.erm_.fit(self.base_weight_, None)
             self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, estimator)
-            self.verification_ = verify(self, X, y, order, found, time_order)
+            self.verification_ = verify(
+                self, X, y, order, found, time_order, lambda share: say(f"{share:.0%} of the replays are done")
+            )
+            self._hold_out(held_out)
             self.rules_ = self._make_rules(ratio)
             self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, self.rules_.guard)
             self._limit_refits(rows, X)
+            say("making the fits that later readings need")
             self._prepare_readings()
+        say("done")
         return self
 
     def adapt(self, X_batch: Any, y: None = None) -> Self:
@@ -272,11 +313,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if "feature_names_in_" in attributes:
             X_batch = select_columns(self, X_batch)
         rows = self._read(X_batch, reset=False, min_rows=0)
-        predicted, n_rows = None, count_rows(rows)
+        predicted, n_rows = None, len(rows) if self.estimator is None else count_rows(rows)
         if n_rows == 0:
             return self.task_.none
         lock = attributes.get(LOCK_NAME) or self.lock()
-        with lock, nullcontext() if self._has_numbers else naming_values(X_batch, self.reference_):
+        with lock, nullcontext() if self.rules_.has_numbers else naming_values(X_batch, self.reference_):
             if predicts:
                 predicted = self._predicted("predict", rows)
             if (self.refit, self.adaptation) != self.rules_.chosen:
@@ -284,13 +325,15 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             if self._is_wide(rows):
                 rows, X_batch = self._narrow(rows), self._narrow(X_batch)
             before, known = self.state_, attributes.get("_snapshot")
-            risk = known.known_risk if known is not None and known.state is before else None
+            risk, alarm = None, None
+            if known is not None and known.state is before:
+                risk, alarm = known.known_risk, known.known_alarm
             with nullcontext() if self.rules_.limits_blas else one_blas_thread():
-                after = self.state_ = run_round(self.rules_, before, rows, X_batch, n_rows, risk)
+                after = self.state_ = run_round(self.rules_, before, rows, X_batch, n_rows, risk, alarm)
             attributes.pop("_snapshot", None)  # it would keep the state before alive
         if (
             after.watch.log is not before.watch.log
-            or after.safeguards.check is not before.safeguards.check
+            or after.safeguards.check.veto.is_held != before.safeguards.check.veto.is_held
             or after.columns is not before.columns
         ) and not self.rules_.is_replay:
             log_events(before, after, self.fixed_)
@@ -332,9 +375,13 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         intervals: Any = None,
         rounds: Any = None,
         *,
+        probability: Any = None,
         learn: bool = True,
     ) -> Self:
-        """Count labels that arrived late, for any rows of the stream in any order; read the result in ``measured_``.
+        """Count labels that arrived late, for any rows of the stream in any order: they tell ``performance``.
+
+        The labels are measured before anything is learned from them. A class that the reference does not have counts as
+        an error of both models and is counted by name.
 
         Then the model learns from them. Its predictor is refitted on the reference and the labels, where the past
         fades, whenever 25 labels are new, or a tenth of those before, at most 100. It predicts together with the one
@@ -363,8 +410,12 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             ``n_rounds_`` when each row was predicted; NaN where it is not known. Rows that were predicted before others
             joined the reference (`extend`) are left out: they say nothing about the present predictors. Needs
             ``predicted``. None says that all were predicted since.
+        probability : float or array of shape (n_rows,), optional
+            With which each row was chosen to be labelled, as ``ask`` returns it. Such labels decide how good the model
+            is. None says that the labels merely arrived, perhaps for rows of a certain kind: they decide only if they
+            are all labels of the recent rows.
         learn : bool, default=True
-            Whether the model learns from the labels, after they were measured.
+            Whether the model may learn from the labels, after they were measured.
         """
         self._require_fitted("state_")
         X = select_columns(self, X)
@@ -382,10 +433,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         given = {"predicted": predicted, "predicted_fixed": predicted_fixed, "estimated": estimated}
         # The whole comparison: rows that join meanwhile would change the reference in the middle of it.
         with self.lock(), unchanged_on_failure(self):
-            if predicted is None and self._is_wide(rows):
+            if predicted is None and self.state_.learning is not None:
                 given["predicted"] = self._predicted("predict", rows)
             narrow = self._narrow(X), self._narrow(rows)
             judged = judge_late_rows(self.current(), *narrow, late, intervals=intervals, **given)
+            self._measure(narrow[1], late, given["predicted"], probability, rounds)
             self.add_judged_rows(judged, rounds)
             if learn and rows is not None:
                 self._learn(rows, late)
@@ -471,7 +523,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         return bool(self.state_.learning.fitted is not None)
 
     def _replace_learning(self, learning: Learning | None) -> None:
-        self.state_ = replace(self.state_, learning=learning)
+        self.state_ = replace(self._with_alarm(self.state_), learning=learning)
         vars(self).pop("_snapshot", None)
 
     def restore_learning(self, learning: Learning) -> None:
@@ -525,6 +577,35 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         chosen = np.flatnonzero(is_drawn(first + np.arange(n_rows, dtype=np.int64), float(n), seed))
         return chosen, np.full(len(chosen), float(n))
 
+    def _measure(self, rows: Any, late: LateTruths, predicted: Any, probability: Any, rounds: Any) -> None:
+        """Keep labels with what was predicted of their rows, and let the alarm see them."""
+        current, state = self.current(), self.state_
+        with one_blas_thread(), naming_values(rows, self.reference_):
+            new = read_labelled(
+                self.rules_,
+                current.predictor,
+                None if rows is None else self._as_kept(rows),
+                late,
+                predicted=predicted,
+                probability=probability,
+                n_rows=state.n_rows,
+            )
+            if rounds is not None:
+                new = new[~is_before_joining(state, rounds)]
+            if not len(new):
+                return
+            labelled = new if state.labelled is None else state.labelled.after(new)
+            after = replace(state, labelled=labelled, alarm=current.alarm)
+            self._replace_state(after, with_new_labels=True)
+            if after.alarm is not None:
+                weights = self.current()._label_weights[-len(new) :]
+                alarm = after.alarm.after_labels(self.rules_, labelled[-len(new) :].labels(weights), state.n_rounds)
+                self._replace_state(replace(after, alarm=alarm), with_new_labels=True)
+
+    def _as_kept(self, rows: Any) -> Any:
+        """Return rows as recent ones are kept: without missing numbers, if the predictor reads numbers."""
+        return Bounds.of(self.reference_).filled(rows) if self._has_numbers and self._takes_missing else rows
+
     def is_before_joining(self, rounds: Any) -> BoolArray:
         """Return which rows were predicted before rows last joined the reference; none if none joined.
 
@@ -552,7 +633,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def forget_labels(self) -> None:
         """Measure as if no label had come yet."""
         with self.lock():
-            self._replace_state(replace(self.state_, late_labels=None), with_new_labels=True)
+            self._replace_state(replace(self.state_, late_labels=None, labelled=None, alarm=None), with_new_labels=True)
 
     def note_risk(self, number: int, risk: RiskEstimate) -> None:
         """Note the error that was estimated after a round, in the history, when other rounds have followed.
@@ -624,7 +705,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         rows = self._read(X, reset=False, min_rows=0)
         if count_rows(rows) == 0:
             return self
-        limit = 2 * self.state_.n_fitted if max_reference is None else int(max_reference)
         with self.lock(), unchanged_on_failure(self), one_blas_thread():
             task = self.task_.joined_by(y, count_rows(rows), type(self).__name__)
             base = np.concatenate((self.base_weight_, self._weights_to_join(sample_weight, count_rows(rows))))
@@ -633,11 +713,12 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             ages = np.arange(len(task), dtype=np.float64)
             if drop == "least weight":
                 ages = base * ratios_of_reference(ratio.on_reference(of_ratio))
-            kept = rows_to_keep(task.strata, ages, limit)
+            kept = rows_to_keep(task.strata, ages, int(max_reference or 2 * self.state_.n_fitted))
             time_order = self.verification_.extended_order(len(task), kept, order)
             self.reference_ = _take(append_rows(self.reference_, rows), kept)
             self.task_, self.base_weight_ = task.part(kept), base[kept]
             self.verification_ = verify_again(self, time_order)
+            self._hold_out(None)
             self._bounded(ratio)
             self.erm_ = self._make_erm()
             self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, self.erm_.fit(self.base_weight_, None))
@@ -648,9 +729,9 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             self._prepare_readings()
         return self
 
-    def _weights_of_classes(self) -> FloatArray:
+    def class_weights(self, task: Task) -> FloatArray:
         """Return by what the base weights of the rows are multiplied."""
-        return np.ones(len(self.task_))
+        return np.ones(len(task))
 
     def _weights_to_join(self, sample_weight: Any, n_rows: int) -> FloatArray:
         if sample_weight is None:
@@ -728,6 +809,46 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """Return the estimated error if it has been read since the last round, for the history."""
         known: Snapshot | None = vars(self).get("_snapshot")
         return None if known is None or known.state is not self.state_ else known.known_risk
+
+    def performance(self, metric: str | None = None, *, by: str | None = None) -> Any:
+        """Return how good the model is on recent rows: expected from the inputs, or confirmed by labels.
+
+        Parameters
+        ----------
+        metric : str, optional
+            Such as "error", "roc_auc", "f1_macro", "recall:CLASS", "log_loss"; of numbers "mean_absolute_error",
+            "bias", "pinball:0.9". None is the model's own.
+        by : str, optional
+            A column: then the result is a list of (segment, Estimate), worst first.
+
+        Returns
+        -------
+        Estimate
+            ``value``, ``low``, ``high``, ``basis`` ("labels" or "expected"), ``at_fit`` and ``n_labels``. An expected
+            value holds if labels still follow from inputs as they did.
+        """
+        return self.current().performance(metric, by=by)
+
+    @property
+    def status_(self) -> Status:
+        """Whether the model is healthy, degraded or uncertain, with reasons, advice and the alarm."""
+        return self.current().status
+
+    @property
+    def drift_(self) -> Drift:
+        """What has moved in the inputs: columns, events and coverage."""
+        return self.current().drift
+
+    @property
+    def held_out_(self) -> HeldOut | None:
+        """Predictions for rows of the reference by fits without them; None if the reference has too few rows."""
+        self._require_fitted("state_")
+        return self.holding_out_.predictions
+
+    @held_out_.setter
+    def held_out_(self, known: HeldOut | None) -> None:
+        self._hold_out(known)
+        self.rules_ = replace(self.rules_, held_out=self.holding_out_)
 
     @property
     def risk_(self) -> RiskEstimate:
@@ -887,20 +1008,29 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """Return what pickles keep: all but the lock and what was read, except for the error that the history notes."""
         known: Snapshot | None = vars(self).get("_snapshot")
         kept: dict[str, Any] = super().__getstate__()
-        if known is not None and known.state is kept["state_"] and known.known_risk is not None:
-            kept["state_"] = replace(known.state, rounds=known.state.rounds.noting(0, known.known_risk))
+        if known is not None and known.state is kept["state_"]:
+            kept["state_"] = self._with_alarm(known.state)
+            if known.known_risk is not None:
+                kept["state_"] = replace(kept["state_"], rounds=known.state.rounds.noting(0, known.known_risk))
         return kept
+
+    def _with_alarm(self, state: AdaptationState) -> AdaptationState:
+        """Return the state with the alarm as it was read since the last round."""
+        known: Snapshot | None = vars(self).get("_snapshot")
+        is_newer = known is not None and known.state is state and known.known_alarm is not None
+        return replace(state, alarm=known.known_alarm) if known is not None and is_newer else state
 
     # --- files -------------------------------------------------------------------------------------------------------
 
     def state_to_plain(self) -> dict[str, Any]:
         """Return the learned state without reference, labels and ratio, as nested dicts of arrays and numbers."""
+        state = self._with_alarm(self.state_)
         if self.estimator is None:
-            return state_to_plain(self.state_, self.fixed_.estimator, self._known_risk())
+            return state_to_plain(state, self.fixed_.estimator, self._known_risk())
         own = {self._errors_name: self.fixed_.known_errors, "rounds_between_refits": self.rounds_between_refits_}
         if self._pair is not None:
             own["linear"] = [linear_to_plain(each.linear) for each in (self.state_.estimator, self.fixed_.estimator)]
-        return state_to_plain(self.state_, None, self._known_risk()) | own
+        return state_to_plain(state, None, self._known_risk()) | own
 
     def state_from_plain(self, plain: dict[str, Any], ratio: RatioEstimator) -> None:
         """Restore the state that ``state_to_plain`` returned; a user's estimator is refitted with its last weights."""
@@ -913,7 +1043,12 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         else:
             estimator = self._fit_again_with(plain["fitted_weights"], plain)
         self.rules_ = self._make_rules(ratio)
-        self.state_ = under_guard(state_from_plain(plain, ratio, estimator), self.rules_.guard)
+        state = replace(
+            state_from_plain(plain, ratio, estimator),
+            labelled=labelled_from_plain(plain["labelled"], self.task_),
+            alarm=alarm_from_plain(plain["alarm"]),
+        )
+        self.state_ = under_guard(state, self.rules_.guard)
 
     def verification_to_plain(self) -> dict[str, Any]:
         """Return the order in time and the backtest, for files."""
@@ -923,15 +1058,14 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             "found": to_plain(found.found) | {"kind": str(found.found.kind)},
             "backtest": to_plain(found.backtest),
         }
-        if self.held_out_ is not None:
-            plain["held_out"] = to_plain(self.held_out_)
+        if self.holding_out_.known is not None:
+            plain["held_out"] = to_plain(self.holding_out_.known)
         if self._pair is not None:
             plain["combination"] = to_plain(self.combination_)
         return plain
 
     def verification_from_plain(self, plain: dict[str, Any]) -> None:
         """Undo ``verification_to_plain``."""
-        self.held_out_ = from_plain(HeldOut | None, plain.get("held_out"))
         if self._pair is not None:
             self.combination_ = from_plain(Combination, plain["combination"])
         backtest = from_plain(Backtest | None, plain["backtest"])
@@ -942,6 +1076,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             plain["unverified"],
             halves_of(self, plain["order"]),
         )
+        self._hold_out(from_plain(HeldOut | None, plain.get("held_out")))
 
     @property
     def _errors_name(self) -> str:
@@ -1008,6 +1143,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             base_weight=self.base_weight_,
             reference=self.reference_,
             verification=self.verification_,
+            held_out=self.holding_out_,
+            measures=self.measures_,
             columns=ReferenceColumns(self.reference_),
             cover=ReferenceCover(
                 self._as_numbers(self.reference_), ratio, self._names(), has_numbers=self._has_numbers
@@ -1041,21 +1178,40 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         trees = EstimatorRecipe(pair.trees, keeps_splits=keeps_splits, n_folds=_FOLDS_OF_PAIR)
         return PairRecipe(self._own_recipe(scales), trees, combination)
 
-    def _combine(self, time_order: IntArray | None, combination: Combination | None) -> None:
+    def _read_measures(self) -> None:
+        """Read by what the model is judged."""
+        given = {"cost": self.cost, "threshold": self.threshold, "tolerance": self.tolerance}
+        has_scores = self._has_numbers or hasattr(self.estimator, "predict_proba")
+        self.measures_ = read_measures(self.task_, self.metric, has_scores=has_scores, **given)
+
+    def _hold_out(self, known: HeldOut | None) -> None:
+        """Set up predictions of held-out rows, which are made on first use unless they are known."""
+        self._read_measures()  # its classes are those of the reference
+        parts = ReferenceParts(
+            self.reference_, self.task_, self.base_weight_, self._recipe(), has_numbers=self._has_numbers
+        )
+        self.holding_out_ = HeldOutReference(parts, self.verification_.order, self.measures_, known)
+        if is_sharing_fits() and self.backtest_ is not None and self.erm_.keeps_first_fit:
+            # The trees of the backtest are shared now, and nothing has to be fitted.
+            self.holding_out_.prepare()
+
+    def _combine(
+        self, time_order: IntArray | None, combination: Combination | None, on_progress: Callable[[float], None]
+    ) -> HeldOut | None:
         """Find out on held-out rows how the two predictors of "auto" are combined, unless that is known."""
-        pair, self.held_out_ = self._pair, None
+        pair = self._pair
         if pair is None:
-            return
+            return None
         self.combination_ = Combination(0.0) if combination is None else combination
         split = split_rows(self.task_.strata, time_order)
         if combination is not None or len(self.task_) < FEWEST_ROWS_OF_TREES:
-            return
+            return None
         given = self.reference_, self.base_weight_
         recipe = self._pair_recipe(pair, self.combination_, *given, keeps_splits=self.refit == "auto")
-        linear, trees = hold_out_both(recipe, self.reference_, self.task_, self.base_weight_, split)
+        linear, trees = hold_out_both(recipe, self.reference_, self.task_, self.base_weight_, split, on_progress)
         self.combination_ = combine(self.task_, split, linear, trees, self.base_weight_)
         answers = self.combination_.mixed(linear, trees)
-        self.held_out_ = held_out_of(split, answers, is_in_time=time_order is not None)
+        return held_out_of(split, answers, is_in_time=time_order is not None)
 
     @property
     def _pair(self) -> LinearAndTrees | None:
@@ -1153,6 +1309,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if not reset and self._is_wide(X):
             rows = self._read(self._narrow(X), reset=False, min_rows=min_rows)
             return np.concatenate((rows, X[:, self.n_features_in_ :]), axis=1)
+        if self.estimator is None:
+            return read_rows(self, X, reset=reset, min_rows=min_rows)
         if self._has_numbers:
             return read_rows(self, X, reset=reset, min_rows=min_rows, takes_missing=self._takes_missing)
         rows = read_frame(self, X, reset=reset, min_rows=min_rows)
@@ -1161,6 +1319,24 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if is_plain and isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
             require_finite(rows, X, takes_missing=self._takes_missing)
         return rows
+
+
+class _Steps:
+    """Logs what a fit does once it has taken two seconds, at most every two seconds; fits inside a fit log nothing."""
+
+    def __init__(self) -> None:
+        self._start = self._last = time.monotonic()
+        self._is_inside = is_sharing_fits()
+
+    def __call__(self, what: str) -> None:
+        now = time.monotonic()
+        if not self._is_inside and (now - self._last >= _SECONDS_BETWEEN_LOGS or (what == "done" and self._is_long)):
+            self._last = now
+            LOGGER.info("Fit, after %.0f s: %s.", now - self._start, what)
+
+    @property
+    def _is_long(self) -> bool:
+        return self._last > self._start
 
 
 def _take(rows: Any, kept: IntArray) -> Any:
@@ -1245,12 +1421,30 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         adapted one is better by more than two standard errors, and always if label-free estimates failed in the
         backtest. With ratio estimators that use a single batch, and with those that serve as baselines, ``"auto"`` is
         the same as ``"always"``.
+    metric : str, default="error"
+        By which ``performance`` and ``status_`` judge the model: "error", "balanced_error", "log_loss", "brier",
+        "roc_auc", "average_precision", "precision", "recall", "f1" (the last five also with "_macro" or ":CLASS") or
+        "cost".
+    cost : array of shape (n_classes, n_classes), optional
+        What it costs to predict the class of a column where that of the row is true, for the metric "cost".
+    threshold : float, optional
+        Of two classes, the probability from which on the second one counts as predicted in metrics; ``predict`` does
+        not use it. None takes the more probable class.
+    tolerance : float, optional
+        How much worse than at fit the metric may be in a healthy model. None is 5 points for metrics between 0 and 1,
+        and a fifth of the loss at fit at least.
     random_state : int, RandomState or None, default=None
         Seed of the ratio estimator if ``ratio`` is None.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
+    status_ : Status
+        Whether the model is healthy, degraded or uncertain, with reasons, one piece of advice, and the alarm.
+    drift_ : Drift
+        What has moved in the inputs: columns, events, coverage.
+    held_out_ : HeldOut or None
+        Predictions for rows of the reference by fits without them.
     ratio_ : fitted ratio estimator
     estimator_ : fitted predictor for the next round
         The adapted predictor, or the fixed one while adaptation is off or held back.
@@ -1331,9 +1525,17 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         class_weight: Any = None,
         standardize: bool = True,
         adaptation: str = "auto",
+        metric: str | None = None,
+        cost: Any = None,
+        threshold: float | None = None,
+        tolerance: float | None = None,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
+        self.metric = metric
+        self.cost = cost
+        self.threshold = threshold
+        self.tolerance = tolerance
         self.class_weight = class_weight
         self.ratio = ratio
         self.refit = refit
@@ -1466,11 +1668,12 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         if not isinstance(self.class_weight, dict) and self.class_weight not in (None, "balanced"):
             raise ParameterError(f"class_weight must be None, 'balanced' or a dict, got {self.class_weight!r}.")
 
-    def _weights_of_classes(self) -> FloatArray:
+    def class_weights(self, task: Task) -> FloatArray:
+        """Return the weight of each row by its class."""
         if self.class_weight is None:
-            return np.ones(len(self.task_))
+            return np.ones(len(task))
         try:
-            return np.asarray(compute_sample_weight(self.class_weight, self.task_.truths), dtype=np.float64)
+            return np.asarray(compute_sample_weight(self.class_weight, task.truths), dtype=np.float64)
         except ValueError as error:
             raise ParameterError(f"class_weight cannot be used: {error}") from None
 
@@ -1516,7 +1719,10 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         the adapted predictor is compared with the fixed one. The built-in regression minimises squares with any loss.
         The mean of absolute errors is estimated best, because single large errors count little. Use the pinball loss of
         a quantile q, such as ``"pinball(0.9)"``, if your ``estimator`` predicts that quantile.
-    refit, refit_budget, adaptation, random_state
+    metric : str, default="mean_absolute_error"
+        By which ``performance`` and ``status_`` judge the model: "mean_absolute_error", "median_absolute_error",
+        "root_mean_squared_error", "bias" or "pinball:QUANTILE".
+    refit, refit_budget, adaptation, tolerance, random_state
         As in `accous.AdaptiveClassifier`. What counts as points there are shares of four times the loss of the fixed
         model on the reference here, so that one point is 4 % of that loss; see docs/trust.md.
 
@@ -1524,6 +1730,8 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
     ----------
     targets_ : array of shape (n_reference,)
         The numbers of the reference.
+    status_, drift_, held_out_
+        As in `accous.AdaptiveClassifier`.
     risk_ : RiskEstimate
         Label-free estimate of the current mean loss, with an interval, and that of the fixed model, which never adapts.
     risk_estimate_ : float
@@ -1563,9 +1771,13 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         refit: int | str = "auto",
         refit_budget: float | None = None,
         adaptation: str = "auto",
+        metric: str | None = None,
+        tolerance: float | None = None,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
+        self.metric = metric
+        self.tolerance = tolerance
         self.ratio = ratio
         self.alpha = alpha
         self.standardize = standardize

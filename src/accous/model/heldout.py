@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -11,8 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray, IntArray
-from accous.model.backtest import CUTS
-from accous.model.tasks import Task
+from accous.diagnostics.coverage import MIN_ROWS
+from accous.diagnostics.drift import ComparedReference
+from accous.diagnostics.metrics import Metric, decide, one_hot, read_metric
+from accous.diagnostics.performance import (
+    Calibration,
+    ClassCalibration,
+    NumberCalibration,
+    Predictions,
+    gaps,
+    windows_of,
+)
+from accous.diagnostics.status import History, tolerance_of
+from accous.exceptions import ParameterError
+from accous.model.backtest import CUTS, ReferenceParts
+from accous.model.tasks import ClassTask, Task
+from accous.model.watching import ReferenceCover
+from accous.parameters import require_number
+from accous.threads import one_blas_thread
 
 # --- Which rows are held out, and what is predicted for them
 
@@ -85,14 +102,24 @@ def _folds(strata: IntArray, seed: int) -> IntArray:
 
 
 def answers_of(predictor: Any, rows: Any, classes: NDArray[Any] | None) -> FloatArray:
-    """Return numbers, or probabilities with a column for each of the classes, also for those it has not seen."""
+    """Return numbers, or probabilities with a column for each of the classes, also for those it has not seen.
+
+    Classes that only the predictor has are left out.
+    """
     if classes is None:
         return np.asarray(predictor.predict(rows), dtype=np.float64)
     found = np.zeros((len(rows), len(classes)))
+    own = np.asarray(predictor.classes_)
+    is_known = np.isin(own, classes)
     if hasattr(predictor, "predict_proba"):
-        found[:, np.searchsorted(classes, predictor.classes_)] = predictor.predict_proba(rows)
+        shares = np.asarray(predictor.predict_proba(rows), dtype=np.float64)
+        if not is_known.all():
+            shares = shares / np.maximum(shares[:, is_known].sum(axis=1, keepdims=True), 1e-300)
+        found[:, np.searchsorted(classes, own[is_known])] = shares[:, is_known]
     else:
-        found[np.arange(len(rows)), np.searchsorted(classes, predictor.predict(rows))] = 1.0
+        predicted = np.asarray(predictor.predict(rows))
+        places = np.minimum(np.searchsorted(classes, predicted), len(classes) - 1)
+        found[np.arange(len(rows)), places] = 1.0
     return found
 
 
@@ -118,6 +145,193 @@ def held_out_of(split: Split, answers: FloatArray, *, is_in_time: bool) -> HeldO
         predicted=answers.argmax(axis=1) if has_classes else answers,
         probabilities=answers if has_classes else None,
     )
+
+
+# --- What is measured
+
+
+_OF_SCORES = ("roc_auc", "average_precision", "log_loss", "brier")
+
+
+@dataclass(frozen=True, eq=False)
+class Measures:
+    """By what a model is judged.
+
+    Attributes
+    ----------
+    metric : Metric
+        The model's own.
+    classes : list or None
+        None where numbers are predicted.
+    costs : array of shape (n_classes, n_classes) or None
+    threshold : float or None
+        Of two classes, the probability from which on the second counts as predicted; None takes the more probable one.
+    tolerance : float or None
+        More loss than at fit that is still healthy; None is `accous.diagnostics.status.tolerance_of`.
+    has_scores : bool
+        Whether the predictor has probabilities.
+    """
+
+    metric: Metric
+    classes: list[Any] | None
+    costs: FloatArray | None = None
+    threshold: float | None = None
+    tolerance: float | None = None
+    has_scores: bool = True
+
+    def read(self, name: str | None) -> Metric:
+        """Return the metric of a name, or the model's own."""
+        metric = self.metric if name is None else read_metric(name, self.classes, costs=self.costs)
+        if metric.kind in _OF_SCORES and not self.has_scores:
+            raise ParameterError(f"The metric {metric.name} needs an estimator with predict_proba.")
+        return metric
+
+    def tolerated(self, metric: Metric, at_fit: float, scale: float) -> float:
+        """Return how much more loss than at fit is healthy; ``scale`` is what a bias is compared with."""
+        is_own = metric is self.metric and self.tolerance is not None
+        return float(self.tolerance) if is_own else tolerance_of(metric, at_fit, scale)  # type: ignore[arg-type]
+
+    def made_by(self, predictor: Any, rows: Any) -> Predictions:
+        """Return what a predictor says of rows."""
+        classes = None if self.classes is None else np.array(self.classes)
+        return self.made(answers_of(predictor, rows, classes))
+
+    def made(self, answers: FloatArray) -> Predictions:
+        """Return predictions of numbers, or of probabilities."""
+        return Predictions(answers) if answers.ndim == 1 else Predictions(decide(answers, self.threshold), answers)
+
+
+def read_measures(
+    task: Task,
+    metric: str | None,
+    *,
+    cost: Any = None,
+    threshold: float | None = None,
+    tolerance: float | None = None,
+    has_scores: bool = True,
+) -> Measures:
+    """Read the parameters of a model that say how it is judged."""
+    classes = task.classes.tolist() if isinstance(task, ClassTask) else None
+    name = ("mean_absolute_error" if classes is None else "error") if metric is None else metric
+    if not isinstance(name, str):
+        raise ParameterError(f"metric must be the name of a metric or None, got {metric!r}.")
+    if threshold is not None:
+        require_number("threshold", threshold, at_most=1.0)
+        if classes is None or len(classes) != 2:
+            raise ParameterError("threshold is for two classes.")
+    if tolerance is not None:
+        require_number("tolerance", tolerance)
+    costs = None if cost is None else np.asarray(cost, dtype=np.float64)
+    own = read_metric(name, classes, costs=costs)
+    found = Measures(own, classes, costs, threshold, tolerance, has_scores)
+    found.read(None)
+    return found
+
+
+# --- What held-out predictions tell of a reference: calibration, the value at fit, and windows of its history
+
+
+_FEWEST_HELD_OUT = 10
+
+
+class HeldOutReference:
+    """Held-out predictions of a reference and what they tell the performance engine, each computed on first use.
+
+    Parameters
+    ----------
+    parts : ReferenceParts
+        How a predictor is fitted on a part of the rows.
+    order : array of shape (n_rows,), optional
+        The rows in order of time.
+    measures : Measures
+        By what the model is judged.
+    known : HeldOut, optional
+        The predictions, if they have been made.
+    """
+
+    def __init__(
+        self, parts: ReferenceParts, order: IntArray | None, measures: Measures, known: HeldOut | None = None
+    ) -> None:
+        self._parts, self._order, self._measures = parts, order, measures
+        self._histories: dict[str, History] = {}
+        if known is not None:
+            vars(self)["predictions"] = known
+
+    @property
+    def known(self) -> HeldOut | None:
+        """The predictions if they have been made."""
+        return vars(self).get("predictions")
+
+    @cached_property
+    def predictions(self) -> HeldOut | None:
+        """Predictions for rows by fits without them; None if the reference has too few rows for such fits."""
+        parts, classes = self._parts, self._classes
+        split = split_rows(parts.task.strata, self._order)
+
+        def answer(rows: IntArray, rest: IntArray) -> tuple[FloatArray, ...]:
+            return (answers_of(parts.fit(rows), parts.rows(rest), classes),)
+
+        if not split:
+            return None
+        try:
+            with one_blas_thread():
+                (answers,) = hold_out(split, answer)
+        except ValueError:
+            # The user's estimator could not be fitted on a part.
+            return None
+        found = held_out_of(split, answers, is_in_time=self._order is not None)
+        return found if self._measures.has_scores else replace(found, probabilities=None)
+
+    @property
+    def _classes(self) -> NDArray[Any] | None:
+        task = self._parts.task
+        return task.classes if isinstance(task, ClassTask) else None
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """What held-out rows tell of rows that are predicted so; None if there are too few."""
+        held, task = self.predictions, self._parts.task
+        if held is None or len(held.rows) < _FEWEST_HELD_OUT:
+            return None
+        with one_blas_thread():
+            if not isinstance(task, ClassTask):
+                return NumberCalibration.fit(Predictions(held.predicted), task.targets[held.rows], self._window)
+            shares = one_hot(held.predicted, len(task.classes)) if held.probabilities is None else held.probabilities
+            return ClassCalibration.fit(self._measures.made(shares), task.labels[held.rows], self._window)
+
+    @property
+    def _window(self) -> IntArray:
+        held = self.predictions
+        assert held is not None
+        return windows_of(len(held.rows)) if held.is_in_time else held.block
+
+    def prepare(self) -> None:
+        """Make the predictions now."""
+        self.predictions  # noqa: B018
+
+    def history(self, metric: Metric, cover: ReferenceCover) -> History:
+        """Return what windows of the reference showed by a metric; the cover has the rows as numbers."""
+        if metric.name not in self._histories:
+            calibration, held = self.calibration, self.predictions
+            assert calibration is not None
+            assert held is not None
+            with one_blas_thread():
+                drift = self._drift(cover.numbers)
+                self._histories[metric.name] = History(held.is_in_time, gaps(metric, calibration), drift)
+        return self._histories[metric.name]
+
+    def _drift(self, numbers: FloatArray | None) -> float:
+        """Return how far the inputs of windows were at the mean from those that their fit had; NaN if not known."""
+        held = self.predictions
+        if held is None or not held.is_in_time or self._order is None or numbers is None:
+            return float("nan")
+        window, found = self._window, []
+        for number in range(int(window.max()) + 1):
+            inside = np.flatnonzero(window == number)
+            if len(inside) >= MIN_ROWS:
+                before = self._order[: held.n_before[held.block[inside[0]]]]
+                found.append(ComparedReference(numbers[before]).drift_to(numbers[held.rows[inside]]))
+        return float(np.mean(found)) if found else float("nan")
 
 
 # --- Two predictors together: the weight of each by its held-out predictions, and calibrated probabilities

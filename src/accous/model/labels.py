@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from accous.arrays import BoolArray, FloatArray, IntArray
 from accous.diagnostics.labels import JudgedRows, LateLabels, inside_of
 from accous.exceptions import DataError, ParameterError
-from accous.model.round import AdaptationState, Joining, RoundRules, check_fit, share_in_use, weigh
-from accous.model.safeguards import Check, Fit, Safeguards, next_veto, shrink
+from accous.model.round import AdaptationState, Joining, RoundRules, Weighed, check_fit, weigh
+from accous.model.safeguards import Check, Fit, Safeguards, next_veto
 from accous.model.snapshot import Snapshot
 from accous.model.tasks import LateTruths
 from accous.ratio.base import RatioEstimator, ratios_of_reference
@@ -125,42 +125,41 @@ def on_new_reference(rules: RoundRules, before: AdaptationState, ratio: RatioEst
     ratio : RatioEstimator
         The ratio on the new reference.
     """
-    tempered, ratios = before.safeguards.tempered, ratios_of_reference(ratio)
-    if rules.has_safeguards and not ratio.is_pooled:
+    tempered, base, pooled = before.safeguards.tempered, rules.base_weight, ratio.pooled()
+    ratios, share = pooled or (ratios_of_reference(ratio), tempered.share)
+    if rules.has_safeguards and pooled is None:
         tempered, ratios = tempered.on_reference(ratios, float(ratio.max_ratio))
-    weights = weigh(rules, ratios, rules.base_weight)
-    fit, check = _fit_on(rules, before, weights)
+    weighed = weigh(rules, ratios, share, base, base, replace(before.safeguards.check, weights=None))
+    fit, check = _fit_on(rules, before, weighed)
     labels = before.late_labels
     return replace(
         before,
         ratio=ratio,
-        weights=weights,
+        weights=weighed.weights,
         estimator=fit.estimator,
         fitted_weights=fit.weights,
         n_refits=fit.n_refits,
         last_refit=before.n_rounds,
-        safeguards=Safeguards(
-            tempered, share_in_use(rules, ratio, tempered, weights, is_pooled=ratio.is_pooled), check
-        ),
+        safeguards=Safeguards(tempered, weighed.share, check),
         watch=before.watch.on_other_reference(),
         rounds=before.rounds._replace(is_moved=fit.estimator is not rules.fixed.estimator),
         joined=Joining(before.n_rounds, before.n_rows),
         late_labels=None if labels is None else labels.after_refit(rules.task.names),
+        # Labels of before are about other predictors, and perhaps other classes.
+        labelled=None,
+        alarm=None,
     )
 
 
-def _fit_on(rules: RoundRules, before: AdaptationState, weights: FloatArray) -> tuple[Fit, Check]:
+def _fit_on(rules: RoundRules, before: AdaptationState, weighed: Weighed) -> tuple[Fit, Check]:
     """Fit the adapted predictor with the weights of the new reference, and compare it with the fixed one."""
     n_refits, strength = before.n_refits + 1, before.safeguards.check.strength
     fit = Fit(rules.fixed.estimator, rules.base_weight, n_refits, before.n_rounds)
     check = Check(next_veto(rules.guard, 0.0, 0.0, before.n_rounds, n_refits), strength, None)
-    ratio, tempered = before.ratio, before.safeguards.tempered
-    share = share_in_use(rules, ratio, tempered, weights, is_pooled=ratio.is_pooled)
-    if share == 0.0 or rules.adaptation == "never":
+    if weighed.share == 0.0 or rules.adaptation == "never":
         return fit, check
-    shrunk = shrink(weights, rules.base_weight, strength) if rules.has_safeguards else weights
-    fit = fit._replace(estimator=rules.erm.fit(shrunk, None), weights=shrunk)
-    return check_fit(rules, fit, strength, weights, before.n_rounds) if rules.has_safeguards else (fit, check)
+    fit = fit._replace(estimator=rules.erm.fit(weighed.shrunk, None), weights=weighed.shrunk)
+    return check_fit(rules, fit, strength, weighed.weights, before.n_rounds) if rules.has_safeguards else (fit, check)
 
 
 def rows_to_keep(strata: IntArray, values: FloatArray, limit: int) -> IntArray:

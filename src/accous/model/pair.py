@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -212,13 +214,21 @@ class PairErm:
 
 
 def hold_out_both(
-    recipe: PairRecipe, X: FloatArray, task: Task, weights: FloatArray, split: Split
+    recipe: PairRecipe,
+    X: FloatArray,
+    task: Task,
+    weights: FloatArray,
+    split: Split,
+    on_progress: Callable[[float], None],
 ) -> tuple[FloatArray, ...]:
     """Return what each of the two answers for held-out rows."""
     classes = task.classes if isinstance(task, ClassTask) else None
     parts = [ReferenceParts(X, task, weights, each, has_numbers=True) for each in recipe.alone()]
+    n_done = count(1)
 
     def answer(rows: IntArray, rest: IntArray) -> tuple[FloatArray, ...]:
-        return tuple(answers_of(part.fit(rows), X[rest], classes) for part in parts)
+        found = tuple(answers_of(part.fit(rows), X[rest], classes) for part in parts)
+        on_progress(next(n_done) / len(split))
+        return found
 
     return hold_out(split, answer)

@@ -370,6 +370,11 @@ def sharing_fits() -> Iterator[None]:
         _shared_fits.reset(token)
 
 
+def is_sharing_fits() -> bool:
+    """Whether fits are shared now, because one is under way."""
+    return _shared_fits.get() is not None
+
+
 def _once(key: Callable[[], Iterator[bytes]], make: Callable[[], Any]) -> Any:
     """Return what ``make`` returns, from an earlier call with the same key if fits are shared."""
     known = _shared_fits.get()

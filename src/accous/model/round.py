@@ -8,17 +8,17 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from accous.arrays import FloatArray, from_plain, to_plain
-from accous.core.kernels_rows import effective_rows, normalise_weights, total_variation
-from accous.core.pool import Tempered
+from accous.core.kernels_rows import weigh_reference
 from accous.core.regression import Point
 from accous.diagnostics.coverage import NOTHING_FOUND, ROUNDS_BETWEEN_COLUMN_LOOKS, ColumnWatch
 from accous.diagnostics.drift import ReferenceColumns
 from accous.diagnostics.labels import LateLabels
+from accous.model.performance import AlarmWatch, LabelledRows
 from accous.model.predictors import WeightedErm
 from accous.model.safeguards import (
     Check,
@@ -31,7 +31,6 @@ from accous.model.safeguards import (
     compare,
     is_choice_due,
     next_veto,
-    shrink,
     start_safeguards,
 )
 from accous.model.tasks import Task
@@ -55,6 +54,7 @@ from accous.threads import one_blas_thread
 if TYPE_CHECKING:
     from accous.diagnostics.risk import RiskEstimate
     from accous.model.backtest import Verification
+    from accous.model.heldout import HeldOutReference, Measures
 
 # --- The state of an adaptive model after a round, and how to store it
 
@@ -111,6 +111,10 @@ class AdaptationState:
         What the last rounds did.
     learning : Learning or None
         What was learned from labels; None before the first.
+    labelled : LabelledRows or None
+        The newest rows whose labels came; None before the first.
+    alarm : AlarmWatch or None
+        The alarm; None until a label comes or the status is read.
     """
 
     n_rounds: int
@@ -130,6 +134,8 @@ class AdaptationState:
     late_labels: LateLabels | None = field(default=None, compare=False)
     rounds: RoundLog = field(default=NO_ROUNDS, compare=False)
     learning: Any = field(default=None, compare=False)
+    labelled: LabelledRows | None = field(default=None, compare=False)
+    alarm: AlarmWatch | None = field(default=None, compare=False)
 
 
 def start_state(
@@ -175,6 +181,7 @@ def state_to_plain(state: AdaptationState, fixed: Any, risk: RiskEstimate | None
     plain["recent"] = state.recent.to_plain()
     plain["rounds"] = state.rounds.to_plain(risk)
     plain["late_labels"] = None if state.late_labels is None else to_plain(state.late_labels.packed())
+    plain |= {"labelled": to_plain(state.labelled), "alarm": to_plain(state.alarm)}
     if fixed is not None:
         plain |= {"estimator": linear_to_plain(state.estimator), "fixed": linear_to_plain(fixed)}
     return plain
@@ -227,48 +234,37 @@ _SHARE_OF_ROUNDS = 1.0 / 16.0
 _REFITS_AFTER_JUMP = 2
 
 
-def is_refit_due(
-    refit: int | str,
-    erm: WeightedErm,
-    before: AdaptationState,
-    weights: FloatArray,
-    this_round: int,
-    fewest_rounds: int = 0,
-) -> bool:
+def is_refit_due(rules: RoundRules, rounds_since: int, effective_share: float, moved: float) -> bool:
     """Whether to refit the predictor: the weights have moved enough, or enough rounds have passed.
 
     Parameters
     ----------
-    refit : {"auto", "always"} or int
-        The rule: by how far the weights moved, in every round, or every so many rounds.
-    erm : WeightedErm
-        Says how far weights may move before a refit is worth its cost.
-    before : AdaptationState
-        The state before the round.
-    weights : array of shape (n_reference,)
-        The weights after the round.
-    this_round : int
-    fewest_rounds : int, default=0
-        How many rounds have to lie between two refits by the first rule; see `rounds_between_refits`.
+    rules : RoundRules
+    rounds_since : int
+        Rounds since the last refit.
+    effective_share : float
+        Share of the reference rows that carry the weight.
+    moved : float
+        Total variation between the weights and those of the last fit.
     """
-    if refit == "always":
-        return True
-    if refit == "auto":
-        if this_round - before.last_refit < fewest_rounds:
-            return False
+    refit = rules.refit
+    if isinstance(refit, str):
         # Departs from the paper: it refits in every round, which is too expensive for most predictors.
-        # The fewer rows carry the weight, the more a fit depends on each of them.
-        limit = refit_limit(erm, effective_rows(weights) / len(weights))
-        return bool(total_variation(weights, before.fitted_weights) > limit)
-    return this_round - before.last_refit >= int(refit)
+        return refit == "always" or (
+            rounds_since >= rules.rounds_between_refits and moved > refit_limit(rules.erm, effective_share)
+        )
+    return rounds_since >= int(refit)
 
 
-def refit_limit(erm: WeightedErm, effective_share: Any) -> Any:
-    """Return how far weights may move before a refit, given the share of effective rows: a number or an array."""
+def refit_limit(erm: WeightedErm, effective_share: float) -> float:
+    """Return how far weights may move before a refit, given the share of effective rows.
+
+    The fewer rows carry the weight, the more a fit depends on each of them.
+    """
     return erm.refit_distance * effective_share**_REFIT_SENSITIVITY
 
 
-def is_check_due(check: Check, erm: WeightedErm, this_round: int, n_refits: int, weights: FloatArray) -> bool:
+def is_check_due(check: Check, erm: WeightedErm, this_round: int, n_refits: int, moved: float) -> bool:
     """Whether to compare with the fixed predictor again: enough rounds and refits have passed, or the stream jumped.
 
     The first adapted predictor, and the first after rounds with nothing to adapt to, are compared soon after the fit.
@@ -279,8 +275,8 @@ def is_check_due(check: Check, erm: WeightedErm, this_round: int, n_refits: int,
         The last comparison.
     erm : WeightedErm
     this_round, n_refits : int
-    weights : array of shape (n_reference,)
-        Current importance weights.
+    moved : float
+        Total variation between the weights and those of the last comparison, if there was one.
     """
     n_rounds, refits = this_round - check.veto.n_rounds, n_refits - check.veto.n_refits
     if refits < 1 or n_rounds < _SHARE_OF_ROUNDS * erm.rounds_between_checks:
@@ -289,9 +285,7 @@ def is_check_due(check: Check, erm: WeightedErm, this_round: int, n_refits: int,
         return True
     if check.weights is None:
         return True
-    return refits >= min(_REFITS_AFTER_JUMP, erm.refits_between_checks) and (
-        total_variation(weights, check.weights) > _JUMP
-    )
+    return moved > _JUMP and refits >= min(_REFITS_AFTER_JUMP, erm.refits_between_checks)
 
 
 # --- One round of accous.AdaptiveClassifier: update the ratio, weigh, refit if due, check if due, watch
@@ -319,6 +313,10 @@ class RoundRules:
         As the predictor reads it.
     verification : Verification
         What the replay of the reference showed.
+    held_out : HeldOutReference
+        What predictions for rows that a fit had not seen show.
+    measures : Measures
+        By what the model is judged.
     columns : ReferenceColumns
     cover : ReferenceCover
     names : list of str
@@ -347,6 +345,8 @@ class RoundRules:
     base_weight: FloatArray
     reference: Any
     verification: Verification
+    held_out: HeldOutReference
+    measures: Measures
     columns: ReferenceColumns
     cover: ReferenceCover
     names: list[str]
@@ -361,6 +361,17 @@ class RoundRules:
     is_replay: bool = False
 
     @cached_property
+    def takes_numbers(self) -> bool:
+        """Whether the predictor takes rows in the form in which recent rows are kept."""
+        is_array = isinstance(self.reference, np.ndarray) and self.reference.dtype == np.float64
+        return self.has_numbers or (is_array and self.cover.has_columns)
+
+    @cached_property
+    def is_held_at_rest(self) -> bool:
+        """Whether the fixed predictor is to predict while there is nothing to adapt to."""
+        return self.guard.holds(0.0, 0.0)
+
+    @cached_property
     def chosen(self) -> tuple[int | str, str]:
         """The parameters that may be set again after ``fit``."""
         return self.refit, self.adaptation
@@ -373,6 +384,7 @@ def run_round(
     X_batch: Any,
     n_rows: int,
     risk: RiskEstimate | None = None,
+    alarm: AlarmWatch | None = None,
 ) -> AdaptationState:
     """Return the state after a round.
 
@@ -389,6 +401,8 @@ def run_round(
         Number of rows in the batch.
     risk : RiskEstimate, optional
         The error that was estimated after the round before, if it was read; the history notes it.
+    alarm : AlarmWatch, optional
+        The alarm as it was read after the round before, if it was.
     """
     this_round = before.n_rounds + 1
     # Ratio estimators replace what they have learned and never modify it, so a shallow copy learns independently.
@@ -396,12 +410,16 @@ def run_round(
     read = rows if rules.shares_rows else ratio.read(X_batch)
     batch_ratios = ratio.run(read)
     numbers = rows if rules.has_numbers else ratio.batch_as_numbers(read)
-    is_pooled = ratio.is_pooled
-    tempered, ratios = hold_back(rules, ratio, before.safeguards.tempered, batch_ratios, n_rows, is_pooled=is_pooled)
-    weights = weigh(rules, ratios, before.weights)
-    share = share_in_use(rules, ratio, tempered, weights, is_pooled=is_pooled)
-    n_effective = effective_rows(weights)
-    fit, check = _fit_and_check(rules, before, this_round, share, weights, n_effective)
+    tempered, pooled = before.safeguards.tempered, ratio.pooled()
+    ratios, pool_share = pooled or (ratios_of_reference(ratio), 1.0)
+    if pooled is None and rules.has_safeguards:
+        if ratio.is_foreign:
+            batch_ratios = checked_ratios(ratio, batch_ratios, n_rows, ("the batch", "_ratio"))
+        tempered, ratios = tempered.after_round(batch_ratios, ratios, float(ratio.max_ratio))
+        pool_share = tempered.share
+    weighed = weigh(rules, ratios, pool_share, before.weights, before.fitted_weights, before.safeguards.check)
+    weights, share, n_effective = weighed.weights, weighed.share, weighed.n_effective
+    fit, check = _fit_and_check(rules, before, this_round, weighed)
     watch = watch_round(
         before.watch,
         this_round=this_round,
@@ -417,6 +435,10 @@ def run_round(
     recent, columns = before.recent if numbers is None else before.recent.add(numbers), before.columns
     if this_round % ROUNDS_BETWEEN_COLUMN_LOOKS == 0:
         columns = watch_columns(columns, rules.cover, this_round, recent)
+    alarm = before.alarm if alarm is None else alarm
+    if alarm is not None and recent.n_closed != alarm.n_closed:
+        predictor = rules.fixed.estimator if check.veto.is_held else fit.estimator
+        alarm = alarm.after_blocks(rules, predictor, recent, before.labelled, this_round)
     return AdaptationState(
         n_rounds=this_round,
         ratio=ratio,
@@ -434,6 +456,8 @@ def run_round(
         joined=before.joined,
         late_labels=before.late_labels,
         learning=before.learning,
+        labelled=before.labelled,
+        alarm=alarm,
         rounds=before.rounds.after(
             risk,
             n_effective,
@@ -446,56 +470,74 @@ def run_round(
     )
 
 
-def weigh(rules: RoundRules, ratios: FloatArray, before: FloatArray) -> FloatArray:
-    """Importance weights of the reference: base weights times ratios, scaled to the mean of the base weights."""
-    weights = np.empty(len(rules.base_weight))
-    # A ratio that is zero on the whole reference carries no information about its rows: keep the current weights.
-    return weights if normalise_weights(rules.base_weight, ratios, weights) else before
+class Weighed(NamedTuple):
+    """The reference as weighed after a round.
+
+    Attributes
+    ----------
+    weights : array of shape (n_reference,)
+        Importance weights: base weights times ratios, scaled to the mean of the base weights.
+    shrunk : array of shape (n_reference,)
+        Those for a fit.
+    share : float
+        How far the ratio counts: 0 if the weights say that there is nothing to adapt to.
+    n_effective, n_shrunk : float
+        Effective rows of both.
+    since_fit, since_check : float
+        How far they have moved since the last fit, and since the last comparison.
+    """
+
+    weights: FloatArray
+    shrunk: FloatArray
+    share: float
+    n_effective: float
+    n_shrunk: float
+    since_fit: float
+    since_check: float
 
 
-def hold_back(
-    rules: RoundRules, ratio: Any, tempered: Tempered, batch_ratios: FloatArray, n_rows: int, *, is_pooled: bool
-) -> tuple[Tempered, FloatArray]:
-    """Return the ratio of the reference in use, held back as far as past batches are evidence against it."""
-    is_ours = not ratio.is_foreign
-    ratios = np.ascontiguousarray(ratio.reference_ratio_, dtype=np.float64) if is_ours else ratios_of_reference(ratio)
-    if is_pooled or not rules.has_safeguards:
-        return tempered, ratios
-    if not is_ours:
-        batch_ratios = checked_ratios(ratio, batch_ratios, n_rows, ("the batch", "_ratio"))
-    return tempered.after_round(batch_ratios, ratios, float(ratio.max_ratio))
+def weigh(
+    rules: RoundRules, ratios: FloatArray, share: float, before: FloatArray, fitted: FloatArray, check: Check
+) -> Weighed:
+    """Weigh the reference.
 
-
-def share_in_use(rules: RoundRules, ratio: Any, tempered: Tempered, weights: FloatArray, *, is_pooled: bool) -> float:
-    """Return how far the ratio counts: 0 if the weights say that there is nothing to adapt to."""
+    Parameters
+    ----------
+    rules : RoundRules
+    ratios : array of shape (n_reference,)
+    share : float
+        How far the ratio counts if there is something to adapt to.
+    before, fitted : arrays of shape (n_reference,)
+        Weights of the round before, and of the last fit.
+    check : Check
+        The last comparison.
+    """
+    base, weights, shrunk, shown = rules.base_weight, np.empty(len(ratios)), np.empty(len(ratios)), np.empty(5)
+    strength = check.strength if rules.has_safeguards else 0.0
+    compared = base if check.weights is None else check.weights
+    weigh_reference(base, ratios, before, fitted, compared, strength, weights, shrunk, shown)
+    distance, *numbers = shown.tolist()
     if not rules.has_safeguards:
-        return 1.0
-    if total_variation(weights, rules.base_weight) < SMALLEST_SHIFT:
-        return 0.0
-    share: float = ratio.share_in_use if is_pooled else tempered.share
-    return share
+        share = 1.0
+    elif distance < SMALLEST_SHIFT:
+        share = 0.0
+    return Weighed(weights, shrunk, share, *numbers)
 
 
-def _fit_and_check(
-    rules: RoundRules,
-    before: AdaptationState,
-    this_round: int,
-    share: float,
-    weights: FloatArray,
-    n_effective: float,
-) -> tuple[Fit, Check]:
+def _fit_and_check(rules: RoundRules, before: AdaptationState, this_round: int, weighed: Weighed) -> tuple[Fit, Check]:
     """Refit if due, and compare with the fixed predictor if due."""
     check = before.safeguards.check
-    if share == 0.0 or rules.adaptation == "never":
+    if weighed.share == 0.0 or rules.adaptation == "never":
         # No fit and no comparison is needed.
         fixed = Fit(rules.fixed.estimator, rules.base_weight, before.n_refits, before.last_refit)
-        veto = next_veto(rules.guard, 0.0, 0.0, this_round, before.n_refits)
+        veto = Veto(rules.is_held_at_rest, 0.0, 0.0, this_round, before.n_refits)
         return fixed, Check(veto, check.strength, None)
-    shrunk = shrink(weights, rules.base_weight, check.strength, n_effective) if rules.has_safeguards else weights
+    weights, shrunk = weighed.weights, weighed.shrunk
     fit = Fit(before.estimator, before.fitted_weights, before.n_refits, before.last_refit)
-    if is_refit_due(rules.refit, rules.erm, before, shrunk, this_round, rules.rounds_between_refits):
+    effective_share = weighed.n_shrunk / len(shrunk)
+    if is_refit_due(rules, this_round - before.last_refit, effective_share, weighed.since_fit):
         fit = Fit(rules.erm.fit(shrunk, before.estimator), shrunk, before.n_refits + 1, this_round)
-    if not rules.has_safeguards or not is_check_due(check, rules.erm, this_round, fit.n_refits, weights):
+    if not rules.has_safeguards or not is_check_due(check, rules.erm, this_round, fit.n_refits, weighed.since_check):
         return fit, check
     with one_blas_thread():
         return check_fit(rules, fit, check.strength, weights, this_round)

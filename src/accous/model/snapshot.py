@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from typing import Any, Self
@@ -12,15 +14,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.diagnostics.coverage import Coverage
+from accous.diagnostics import status as states
+from accous.diagnostics.coverage import MIN_ROWS, Coverage
 from accous.diagnostics.drift import DriftEvent, Regime, main_columns, shares
+from accous.diagnostics.evidence import NO_EVIDENCE, Evidence
 from accous.diagnostics.labels import Audit, LabelledRounds, MeasuredError, measure
-from accous.diagnostics.losses import effective_sample_size
+from accous.diagnostics.losses import effective_sample_size, loss_interval, weighted_loss
 from accous.diagnostics.messages import LossScale
-from accous.diagnostics.risk import NO_EVIDENCE, Evidence, RiskEstimate, loss_interval, weighted_loss, widen
+from accous.diagnostics.metrics import Metric, read_metric
+from accous.diagnostics.performance import Estimate, Labels, Predictions, at_fit, estimate, estimate_by_segment
+from accous.diagnostics.risk import RiskEstimate, widen
+from accous.diagnostics.status import Finding, Reason, Status
 from accous.diagnostics.trust import RECENT_ROWS, Checks, Trust, WeightEvidence, is_outside, judge, no_overlap
-from accous.exceptions import DataError
+from accous.exceptions import DataError, ParameterError
 from accous.model.learning import LearningEvent
+from accous.model.performance import (
+    AlarmWatch,
+    Drift,
+    MovedColumn,
+    begin_alarm,
+    drift_to_json,
+    estimate_to_json,
+    status_to_json,
+)
 from accous.model.round import AdaptationState, RoundRules
 from accous.model.safeguards import compare
 from accous.model.watching import parts_of_coef, rounds_frame
@@ -29,7 +45,12 @@ from accous.threads import one_blas_thread
 from accous.validation import count_rows
 
 _FEW_OUT = 0.05
-_ABOUT_LABELS = ("measured", "kept_audit", "trust")
+_ABOUT_LABELS = (
+    *("measured", "kept_audit", "trust"),
+    *("recent", "labels", "_label_weights", "_estimates", "status", "alarm"),
+)
+_ROWS_FOR_FRAMES = 500
+_MANY_OUTSIDE, _SHORT_HISTORY, _MOST_MOVED = 0.2, 200, 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +144,217 @@ class Snapshot:
             ratios = np.reshape([self._held_back(each) for each in ratios], ratios.shape)
         # A ratio of zero everywhere, which some losses allow, carries no information.
         return self.rules.base_weight * np.maximum(ratios, 1e-12), learner_weights
+
+    # --- how good it is now ----------------------------------------------------------------------------------------
+
+    def performance(self, metric: str | None = None, *, by: str | None = None) -> Any:
+        """Return how good the model is on recent rows, by the model's own metric or by another.
+
+        Parameters
+        ----------
+        metric : str, optional
+            Its name.
+        by : str, optional
+            A column: then the result is a list of segments and estimates, worst first.
+
+        Returns
+        -------
+        Estimate, or list of (str, Estimate)
+        """
+        chosen = self.rules.measures.read(metric)
+        with one_blas_thread():
+            if by is not None:
+                return self._by_segment(chosen, by)
+            if chosen.name not in self._estimates:
+                self._estimates[chosen.name] = self._estimate(chosen)
+            return self._estimates[chosen.name]
+
+    @cached_property
+    def _estimates(self) -> dict[str, Estimate]:
+        return {}
+
+    def _estimate(self, metric: Metric) -> Estimate:
+        calibration = self.rules.held_out.calibration
+        if calibration is None:
+            unknown = float("nan")
+            return Estimate(metric.name, unknown, unknown, unknown, "expected", unknown, len(self.labels))
+        return estimate(metric, calibration, self.recent, self.labels)
+
+    def _by_segment(self, metric: Metric, by: str) -> list[tuple[str, Estimate]]:
+        calibration = self.rules.held_out.calibration
+        if calibration is None:
+            raise DataError("The reference has too few rows to estimate by segment.")
+        of_recent, of_labelled, of_held_out = self.segment_values(by)
+        return estimate_by_segment(
+            metric,
+            calibration,
+            self.recent,
+            self.labels,
+            of_recent=of_recent,
+            of_labels=of_labelled[self._label_weights > 0.0],
+            of_held_out=of_held_out,
+        )
+
+    def segment_values(self, by: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Return a column's values of recent rows, of all labelled rows that are kept, and of held-out rows."""
+        held, numbers = self.rules.held_out.predictions, self.rules.cover.numbers
+        if by not in self.rules.names:
+            raise ParameterError(f"There is no column {by!r}: use one of {', '.join(self.rules.names[:10])}.")
+        if not self.rules.takes_numbers or numbers is None or held is None:
+            raise ParameterError("by needs rows of numbers: pass an array, or use a table model.")
+        place, labelled, recent = self.rules.names.index(by), self.state.labelled, self.state.recent.last()
+        of_held_out = numbers[held.rows, place]
+        of_labelled = np.zeros(0) if labelled is None else labelled.rows[:, place]
+        if recent is None:
+            return (of_held_out if labelled is None else of_labelled[-len(self.recent) :]), of_labelled, of_held_out
+        return recent[:, place], of_labelled, of_held_out
+
+    @cached_property
+    def recent(self) -> Predictions:
+        """What the predictor in use says of recent rows; before the first, what it says of labelled or held-out rows.
+
+        Rows of frames are not kept as the user's estimator reads them: held-out rows of the reference stand for them,
+        as often as their weights say.
+        """
+        rules, state, held = self.rules, self.state, self.rules.held_out
+        rows = state.recent.last() if rules.takes_numbers else None
+        if rows is not None:
+            with one_blas_thread():
+                return rules.measures.made_by(self.predictor, rows)
+        if not state.n_rows and state.labelled is not None:
+            return state.labelled[-_ROWS_FOR_FRAMES:].made
+        assert held.calibration is not None
+        assert held.predictions is not None
+        made = held.calibration.held_out
+        if not state.n_rows:
+            return made
+        shares = np.cumsum(state.weights[held.predictions.rows])
+        places = (np.arange(_ROWS_FOR_FRAMES) + 0.5) / _ROWS_FOR_FRAMES
+        return made[np.minimum(np.searchsorted(shares / shares[-1], places), len(made) - 1)]
+
+    @cached_property
+    def _label_weights(self) -> FloatArray:
+        labelled, state = self.state.labelled, self.state
+        n_recent = min(state.n_rows, state.recent.max_rows or _ROWS_FOR_FRAMES)
+        return np.zeros(0) if labelled is None else labelled.weights(state.n_rows, n_recent)
+
+    @cached_property
+    def labels(self) -> Labels:
+        """Labels that say something of recent rows."""
+        labelled = self.state.labelled
+        if labelled is None:
+            none = Predictions(np.zeros(0), None)
+            return Labels(none, np.zeros(0), np.zeros(0))
+        return labelled.labels(self._label_weights)
+
+    @cached_property
+    def alarm(self) -> AlarmWatch | None:
+        """The alarm with all rows so far; None if the reference has too few rows."""
+        state = self.state
+        watch = begin_alarm(self.rules, state.recent) if state.alarm is None else state.alarm
+        if watch is None or watch.n_closed == state.recent.n_closed:
+            return watch
+        return watch.after_blocks(self.rules, self.predictor, state.recent, state.labelled, state.n_rounds)
+
+    @property
+    def known_alarm(self) -> AlarmWatch | None:
+        """The alarm if it has been read: the next round goes on from there."""
+        return vars(self).get("alarm")
+
+    @cached_property
+    def status(self) -> Status:
+        """The state of the model, with its reasons and one piece of advice."""
+        metric, held, alarm = self.rules.measures.metric, self.rules.held_out, self.alarm
+        now = self.performance()
+        no_history = states.History(False, np.zeros(0), float("nan"))
+        found = states.judge(
+            metric,
+            now,
+            no_history if held.calibration is None else held.history(metric, self.rules.cover),
+            self._drift_now,
+            tolerance=self.tolerance,
+            alarm=alarm is not None and alarm.process.is_on,
+            also=self._further_reasons,
+        )
+        return replace(found, alarm_since=None if alarm is None else alarm.since)
+
+    @property
+    def tolerance(self) -> float:
+        """How much more loss than at fit is still healthy."""
+        measures, calibration, scale = self.rules.measures, self.rules.held_out.calibration, float("nan")
+        if measures.classes is None and calibration is not None:
+            scale = at_fit(read_metric("mean_absolute_error", None), calibration)
+        return measures.tolerated(measures.metric, self.performance().at_fit, scale)
+
+    @property
+    def _drift_now(self) -> float:
+        strength = self.coverage.drift_strength
+        if not math.isnan(strength):
+            return strength
+        # A few rows have not moved anywhere yet; rows that are no numbers may have.
+        return 0.0 if self.state.n_rows < MIN_ROWS else 1.0
+
+    @property
+    def _further_reasons(self) -> tuple[Reason, ...]:
+        rules, state, coverage = self.rules, self.state, self.coverage
+        found = []
+        n_merely = int(np.isnan(state.labelled.chosen).sum()) if state.labelled is not None else 0
+        if n_merely and not len(self.labels):
+            found.append(Reason(Finding.LABELS_ARRIVED, n_merely))
+        if coverage.share_outside >= _MANY_OUTSIDE:
+            found.append(Reason(Finding.FEW_INSIDE, coverage.share_outside))
+        new = [each.share for each in coverage.columns if each.kind == "categories"]
+        if new:
+            found.append(Reason(Finding.NEW_CATEGORIES, max(new)))
+        veto = state.safeguards.veto
+        if veto.is_held and veto.excess > 0.0:
+            found.append(Reason(Finding.NOT_ADAPTED, veto.excess))
+        if len(rules.task) < _SHORT_HISTORY:
+            found.append(Reason(Finding.SHORT_HISTORY, len(rules.task)))
+        return tuple(found)
+
+    @cached_property
+    def drift(self) -> Drift:
+        """What has moved in the inputs."""
+        return Drift(self.moved_columns(), self.drift_events, self.coverage)
+
+    def moved_columns(self) -> tuple[MovedColumn, ...]:
+        """Return the columns that moved, the one that moved most first."""
+        parts, numbers, recent = self.drift_attribution, self.rules.cover.numbers, self.state.recent.last()
+        means: tuple[Any, Any] = (None, None)
+        if self.rules.cover.has_columns and numbers is not None and recent is not None:
+            means = numbers.mean(axis=0), recent.mean(axis=0)
+        found = []
+        for place in np.argsort(-parts, kind="stable")[:_MOST_MOVED].tolist():
+            if parts[place] > 0.0:
+                then, now = (None if each is None else float(each[place]) for each in means)
+                found.append(MovedColumn(self.rules.names[place], float(parts[place]), then, now))
+        return tuple(found)
+
+    def to_json(self, metrics: Sequence[str] = (), by: str | None = None) -> dict[str, Any]:
+        """Return what the model says of itself, ready for JSON; None where there is no number.
+
+        Parameters
+        ----------
+        metrics : sequence of str
+            Further metrics, by name.
+        by : str, optional
+            A column to estimate by.
+        """
+        now, state = self.performance(), self.state
+        segments = [] if by is None else self.performance(by=by)
+        return (
+            status_to_json(self.status)
+            | {"metric": now.metric, **estimate_to_json(now), "n_labels": now.n_labels}
+            | {"rounds": state.n_rounds, "rows": state.n_rows}
+            | {
+                "metrics": {name: estimate_to_json(self.performance(name)) for name in metrics},
+                "segments": [
+                    {"segment": name} | estimate_to_json(one) | {"n_labels": one.n_labels} for name, one in segments
+                ],
+                "drift": drift_to_json(self.drift),
+            }
+        )
 
     # --- the error without labels ----------------------------------------------------------------------------------
 

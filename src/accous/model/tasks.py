@@ -22,9 +22,8 @@ from accous.diagnostics.coverage import (
     rare_classes,
 )
 from accous.diagnostics.labels import Audit, audit_errors, audit_residuals
-from accous.diagnostics.losses import NumberLoss
+from accous.diagnostics.losses import NumberLoss, weighted_loss
 from accous.diagnostics.messages import ERRORS, LossScale, scale_of_numbers
-from accous.diagnostics.risk import weighted_loss
 from accous.exceptions import DataError, TrapWarning
 from accous.text import count
 

@@ -175,6 +175,10 @@ class RatioEstimator(LearnedAttributes, Lockable, BaseEstimator, ABC):
         """Return the ratio of every reference row before it is held back: ``reference_ratio_`` if it is not pooled."""
         return self.reference_ratio_
 
+    def pooled(self) -> tuple[FloatArray, float] | None:
+        """Return the ratio of every reference row and how far it counts, if the ratio holds itself back."""
+        return None
+
     @property
     def is_pooled(self) -> bool:
         """Whether the ratio holds itself back as far as past batches are evidence against it."""
@@ -187,11 +191,6 @@ class RatioEstimator(LearnedAttributes, Lockable, BaseEstimator, ABC):
     def earlier_visit(self, this_round: int) -> tuple[int, int] | None:
         """Return when, before a change in this round, the inputs were as they are now; None if that is not known."""
         return None
-
-    @property
-    def share_in_use(self) -> float:
-        """How far the ratio in use counts, between 0 (ratio 1) and 1."""
-        return 1.0
 
     @property
     def reads_numbers(self) -> bool:

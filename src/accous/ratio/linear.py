@@ -243,12 +243,12 @@ class LinearRatio(RatioEstimator):
 
     def run(self, X: Any) -> FloatArray:
         """Run one round on rows returned by ``read``, and return their ratios from before the round."""
+        step_size = self.step_size_for(X.shape[0])
         if self._keeps_no_mapped_rows:
             batch, n_out_of_bound = self.features_.transform(X)
         else:
             mapped = self.mapped_batch_ = self.features_.map_rows(X)
             batch, n_out_of_bound = self.features_.finish(mapped)
-        step_size = self.step_size_for(batch.shape[0])
         ratios = self._learn(X, batch, step_size)
         self.step_size_ = step_size
         self.n_out_of_bound_ += n_out_of_bound

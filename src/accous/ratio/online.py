@@ -19,7 +19,6 @@ from accous.core.ensemble import (
     choose_rounds,
     start_learners,
 )
-from accous.core.pool import UNCUT
 from accous.parameters import require_choice, require_integer, require_power_of_two
 from accous.ratio.base import AUTO_META_RANGE, AUTO_START, RatioEstimator
 from accous.ratio.features import LARGEST_NORM
@@ -292,11 +291,6 @@ class OnlineDensityRatio(PooledRatio):
         )
         self.rounds_ = choose_rounds(settings, self.gradient_reference_)
         self.state_ = self.rounds_.start()
-
-    def _uncut_ratios(self) -> FloatArray:
-        if self.gradient_reference_ is not self.whole_reference_:
-            return super()._uncut_ratios()
-        return self.rounds_.reference_ratios(self.state_, UNCUT)
 
     def _current_ratios(self) -> FloatArray:
         if self.gradient_reference_ is not self.whole_reference_:

@@ -236,10 +236,21 @@ class PooledRatio(LinearRatio):
         """Whether the ratio in use is a mixture of candidates that holds itself back."""
         return self.in_use_ is not None
 
+    def pooled(self) -> tuple[FloatArray, float] | None:
+        """Return the ratio of every reference row and how far it counts; None without a pool."""
+        if self.in_use_ is None:
+            return None
+        state = self.in_use_.state
+        share = float(state.filters.proportions[0])
+        if state.hold:
+            share = (1.0 - state.hold) * share + state.hold * float(state.cautious.proportions[0])
+        return np.minimum(state.reference_ratios, float(self.max_ratio)), 1.0 - share
+
     @property
     def share_in_use(self) -> float:
         """Share of the pool on other candidates than the ratio 1; 1 without a pool."""
-        return 1.0 if self.in_use_ is None else 1.0 - float(self.in_use_.state.proportions[0])
+        pooled = self.pooled()
+        return 1.0 if pooled is None else pooled[1]
 
     @property
     def reference_ratio_(self) -> FloatArray:
@@ -294,7 +305,9 @@ class PooledRatio(LinearRatio):
         self._seen_batch = judgement.seen
         self.state_ = self.rounds_.run(self.state_, batch, step_size)
         given = given.after_round(X) if given.members else given
-        pool = self.pooling_.settle(pool, judgement, self.state_.coef, self._uncut_ratios(), given.reference_ratios)
+        state, is_whole = self.state_, self.gradient_reference_ is self.whole_reference_
+        ratios = self.rounds_.reference_ratios(state, UNCUT) if is_whole else self._uncut_ratios()
+        pool = self.pooling_.settle(pool, judgement, state.coef, ratios, given.reference_ratios)
         self.in_use_ = PoolInUse(pool, given)
         return np.empty(0)
 
@@ -313,7 +326,9 @@ class PooledRatio(LinearRatio):
         return state | {"_seen_batch": None} if "_seen_batch" in state else state
 
     def _uncut_ratios(self) -> FloatArray:
-        return self.whole_reference_.ratios(self.state_.coef, UNCUT)
+        if self.gradient_reference_ is not self.whole_reference_:
+            return self.whole_reference_.ratios(self.state_.coef, UNCUT)
+        return self.rounds_.reference_ratios(self.state_, UNCUT)
 
     def _ratio(self, X: Any) -> FloatArray:
         in_use = self.in_use_

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.diagnostics.risk import LEVEL, is_telling, wilson_interval
+from accous.diagnostics.losses import LEVEL
+from accous.diagnostics.risk import is_telling, wilson_interval
 from accous.diagnostics.trust import VERDICTS
 from accous.report.words import ReportSource
 

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
+import itertools
 import secrets
-import threading
 import time
-from base64 import b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from html import escape
-from importlib.resources import files
 from typing import Any, TypeVar
-from urllib.parse import parse_qs, parse_qsl
+from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from accous.report.page import page_asset
-from accous.service.auth import COOKIE, Gate, TokenScope, cookie_of
 from accous.service.bodies import (
     CHOICES,
     CLOSE,
@@ -41,23 +35,15 @@ from accous.service.bodies import (
     too_large,
     unpack,
 )
-from accous.service.interface import ARROW_EXAMPLE, arrow_example, interface_of, interface_page
+from accous.service.interface import HEADERS, Endpoint, Gate, Pages, not_found, respond, respond_json
 from accous.service.learner import Learner, Parsed
-from accous.service.live import Events, Metrics, ReadingTimer, read_event_id
+from accous.service.live import Events, Metrics, Reading, ReadingTimer, read_event_id
 from accous.service.log import Record
-from accous.service.protocols import Inference, Invocations
-from accous.table.model import RoundResult, TableModel
+from accous.service.protocols import Inference
+from accous.table.model import RoundResult
 from accous.text import LOGGER
 
 # --- The parts of a service that its endpoints use: the model, and whoever learns, reads and counts
-
-
-@dataclass(frozen=True)
-class Served:
-    """A model to predict with, and the reader of its rows."""
-
-    table_model: TableModel
-    reader: BatchReader
 
 
 @dataclass(kw_only=True)
@@ -68,8 +54,8 @@ class Service:
     ----------
     name : str
         Of the model, in addresses.
-    served : callable
-        Returns the model to predict with.
+    reader : callable
+        Returns the reader of rows for the model to predict with.
     limits : Limits
     gate : Gate
     metrics : Metrics
@@ -83,8 +69,6 @@ class Service:
     is_ready : bool
     n_connections : callable
         Returns how many there are.
-    n_predicted : int
-        Rows predicted since the start.
     n_streams : int
         Open streams of events.
     bodies : Intake
@@ -92,7 +76,7 @@ class Service:
     """
 
     name: str
-    served: Callable[[], Served]
+    reader: Callable[[], BatchReader]
     limits: Limits
     gate: Gate
     metrics: Metrics
@@ -100,16 +84,13 @@ class Service:
     learner: Learner | None = None
     readings: ReadingTimer | None = None
     learns_first: bool = False
-    is_ready: bool = True
+    is_ready: bool = False
     n_connections: Callable[[], int] = lambda: 0
-    n_predicted: int = 0
     n_streams: int = 0
     bodies: Intake = field(init=False)
-    # Ids of predictions in different processes differ.
+    # Ids of predictions in different processes differ; requests are predicted in several threads.
     _origin: str = field(default_factory=lambda: f"p{secrets.token_hex(6)}")
-    _n_predictions: int = 0
-    # Small requests are predicted in the event loop, others in threads.
-    _counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def __post_init__(self) -> None:
         self.bodies = Intake(self.limits)
@@ -121,11 +102,11 @@ class Service:
             raise HttpError(404, "reads_only", text)
         return self.learner
 
-    def require_readings(self) -> ReadingTimer:
-        """Return who reads the model; refuse in a worker."""
+    def latest(self) -> Reading:
+        """Return the last reading of the model; refuse in a worker."""
         if self.readings is None:
             raise HttpError(404, "reads_only", "This process only predicts: ask the service's own port.")
-        return self.readings
+        return self.readings.latest
 
     def require_ready(self) -> int:
         """Return the number of rounds; refuse while requests are not welcome."""
@@ -137,36 +118,28 @@ class Service:
     @property
     def n_rounds(self) -> int:
         """Rounds that the model has learned from: every one that was acknowledged."""
-        return int(self.served().table_model.model.n_rounds_)
+        return int(self.reader().table_model.model.n_rounds_)
 
-    def up_to_date(self, content: dict[str, Any]) -> dict[str, Any]:
+    def up_to_date(self, content: dict[str, Any]) -> Result:
         """Return a reading with the rounds and rows of now; all the rest is as of an earlier round, which it says."""
         found = content | {"rounds": self.n_rounds, "as_of_round": content["rounds"]}
         if "rows" in content and self.learner is not None:
-            found["rows"] = self.learner.n_rows
-        return found
+            found["rows"] = self.learner.executor.n_rows
+        return json_result(found)
 
-    def counts(self) -> dict[str, float]:
-        """Return what was done so far."""
-        return {"rounds": float(self.n_rounds), "predicted_rows": float(self.n_predicted)}
-
-    def predict(self, served: Served, batch: Batch, *, needs_ratio: bool, model: Any = None) -> RoundResult:
+    def predict(self, reader: BatchReader, batch: Batch, *, needs_ratio: bool, model: Any = None) -> RoundResult:
         """Predict rows, all from one round; of this copy of the model, if there is one."""
-        played = served.table_model.predict_rows(batch.X, needs_ratio=needs_ratio, model=model)
+        played = reader.table_model.predict_rows(batch.X, needs_ratio=needs_ratio, model=model)
         self.metrics.predicted_rows.inc(len(batch.X))
-        with self._counting:
-            self.n_predicted += len(batch.X)
         return played
 
-    def predicted(self, served: Served, batch: Batch) -> dict[str, Any]:
+    def predicted(self, reader: BatchReader, batch: Batch) -> dict[str, Any]:
         """Return the predictions of rows, ready for JSON."""
         # One copy for all parts: learning may go on between them.
-        model = copy(served.table_model.model)
-        played = self.predict(served, batch, needs_ratio="ratio" in batch.include, model=model)
-        with self._counting:
-            self._n_predictions += 1
-            origin = f"{self._origin}-{self._n_predictions}"
-        content = prediction_content(served.table_model, played, batch, origin=origin, salt=served.reader.salt)
+        model = copy(reader.table_model.model)
+        played = self.predict(reader, batch, needs_ratio="ratio" in batch.include, model=model)
+        origin = f"{self._origin}-{next(self._numbers)}"
+        content = prediction_content(reader.table_model, played, batch, origin=origin, salt=reader.salt)
         sets = prediction_sets(model, batch)
         return content if sets is None else content | {"sets": sets}
 
@@ -303,13 +276,12 @@ class Endpoints:
         return await self._service.bodies.read(request, partial(self._predict, content_type, options))
 
     def _predict(self, content_type: str, options: dict[str, str], body: bytes) -> Result:
-        service = self._service
-        served = service.served()
-        batch = served.reader.read(body, content_type, options)
+        reader = self._service.reader()
+        batch = reader.read(body, content_type, options)
         if batch.keys is not None:
             text = "Predictions are not kept, so key cannot be used here: send labels by the ids of the answer."
             raise HttpError(422, "key_not_kept", text)
-        return json_result(service.predicted(served, batch))
+        return json_result(self._service.predicted(reader, batch))
 
     async def learn(self, request: Request) -> Result:
         """Learn from a batch, predict it and learn from it, or count labels; the address says which."""
@@ -325,7 +297,7 @@ class Endpoints:
         def read(body: bytes) -> tuple[Record, Parsed]:
             digest = b"" if key is None else _digest(body, kind, content_type, options)
             record = Record(kind, content_type, body, options, service.learns_first, key, digest)
-            return record, learner.parse(record)
+            return record, learner.executor.parse(record)
 
         record, parsed = await service.bodies.read(request, read)
         result = await learner.learn(record, parsed)
@@ -338,19 +310,19 @@ class Endpoints:
     async def state(self, request: Request) -> Result:
         """What ``accous inspect --json`` prints."""
         options_of(request)
-        return json_result(self._service.up_to_date(self._service.require_readings().latest.state))
+        return self._service.up_to_date(self._service.latest().state)
 
     async def trust(self, request: Request) -> Result:
         """The three answers and the verdict."""
         options_of(request)
-        return json_result(self._service.up_to_date(self._service.require_readings().latest.trust()))
+        return self._service.up_to_date(self._service.latest().trust())
 
     async def history(self, request: Request) -> Result:
         """The rounds so far, in a bounded number of points."""
         since = options_of(request, "since").get("since", "0")
         if not (since.isascii() and since.isdigit() and len(since) < 19):
             raise HttpError(422, "invalid", "since must be the number of a round, such as 0 or 1200.")
-        return json_result(self._service.up_to_date(self._service.require_readings().latest.history(int(since))))
+        return self._service.up_to_date(self._service.latest().history(int(since)))
 
     async def events(self, request: Request) -> Response:
         """Server-sent events, until the reader leaves or the service stops."""
@@ -362,7 +334,7 @@ class Endpoints:
             raise HttpError(503, "too_many_streams", text, headers={"retry-after": "5"} | CLOSE)
         follower = service.events.follow(read_event_id(request.headers.get("last-event-id", "")))
         # Proxies that collect a response before they pass it on must not do so here.
-        headers = _HEADERS | {"x-accel-buffering": "no"}
+        headers = HEADERS | {"x-accel-buffering": "no"}
         return _EventStream(service, follower, headers=headers, media_type=_EVENT_STREAM)
 
     async def metrics(self, _request: Request) -> Response:
@@ -414,218 +386,64 @@ def _digest(body: bytes, kind: str, content_type: str, options: dict[str, str]) 
     return digest.digest()
 
 
-# --- Responses: every one has headers that browsers obey
-
-
-_HEADERS = {
-    "x-content-type-options": "nosniff",
-    # Not "no-referrer": browsers would hide where the login form is from, and it would be refused.
-    "referrer-policy": "same-origin",
-    "cache-control": "no-store",
-    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-}
-_HTML = "text/html; charset=utf-8"
-
-
-def respond(body: bytes, media_type: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Return a response; its own headers replace those that every response has."""
-    # Not as a media type, to which Starlette would add a charset.
-    all_headers = _HEADERS | {"content-type": media_type} | (headers or {})
-    return Response(body, status, all_headers)
-
-
-def respond_json(result: Result) -> Response:
-    """Return a result as a response."""
-    return respond(result.body, "application/json", result.status, result.headers)
-
-
-# --- The pages for people: live, login, report and interface; made from assets that are read once
-
-
-_KINDS = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8", "svg": "image/svg+xml"}
-_OWN = ("live.js", "live.css", "icon.svg")
-_FROM_REPORT = ("charts.js", "page.css")
-_POLICY = (
-    "default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; img-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
-_OWN_POLICY = {"content-security-policy": _POLICY.format(script="'self'", style="'self'")}
-_FOREVER = {"cache-control": "public, max-age=31536000, immutable"}
-_WRONG = '<p class="wrong" role="alert">This token is not known.</p>'
-_LOGOUT = ' · <form class="plain" method="post" action="/logout"><button>Leave</button></form>'
-_COOKIE_DAYS = 30
-
-
-class Pages:
-    """Answers people who use a browser.
-
-    Parameters
-    ----------
-    service : Service
-    """
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._assets = {name: page_asset(name) for name in _FROM_REPORT} | {name: _asset(name) for name in _OWN}
-        contents = "".join(self._assets[name] for name in sorted(self._assets))
-        self.place = f"/assets/{hashlib.sha256(contents.encode()).hexdigest()[:12]}"
-        self._interface: Result | None = None
-
-    async def asset(self, request: Request) -> Response:
-        """Return a script or a style sheet; their address changes with them."""
-        name = request.path_params["name"]
-        if name not in self._assets:
-            raise _not_found()
-        return respond(self._assets[name].encode(), _KINDS[name.rpartition(".")[2]], headers=_FOREVER)
-
-    async def icon(self, _request: Request) -> Response:
-        """Return the picture that browsers ask for by themselves."""
-        return respond(self._assets["icon.svg"].encode(), _KINDS["svg"])
-
-    async def live(self, request: Request) -> Response:
-        """Return the live page, or the one that asks for a token."""
-        self._service.require_readings()
-        gate = self._service.gate
-        if gate.tokens.is_open or gate.has_cookie(request):
-            return self._page("live.html", logout="" if gate.tokens.is_open else _LOGOUT)
-        return self._page("login.html", wrong="")
-
-    async def view(self, _request: Request) -> Result:
-        """Return what the live page shows."""
-        return json_result(self._service.up_to_date(self._service.require_readings().latest.view))
-
-    async def login(self, request: Request) -> Response:
-        """Give a cookie for a token."""
-        try:
-            form = await self._service.bodies.read(request, lambda body: body.decode("ascii"))
-            token = parse_qs(form, max_num_fields=5).get("token", [""])[0].strip()
-        except ValueError:
-            raise HttpError(400, "malformed_form", "The form cannot be read.") from None
-        if not self._service.gate.tokens.allows(token, "read"):
-            return self._page("login.html", 401, wrong=_WRONG)
-        response = RedirectResponse("/", 303, _HEADERS)
-        # Behind a proxy that says so, the browser speaks HTTPS; at worst, the cookie is kept for HTTPS only.
-        forwarded = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower()
-        response.set_cookie(
-            COOKIE, cookie_of(token), _COOKIE_DAYS * 86_400,
-            secure="https" in (request.url.scheme, forwarded), httponly=True, samesite="strict",
-        )  # fmt: skip
-        return response
-
-    async def logout(self, _request: Request) -> Response:
-        """Take the cookie back."""
-        response = RedirectResponse("/", 303, _HEADERS)
-        response.delete_cookie(COOKIE, httponly=True, samesite="strict")
-        return response
-
-    async def report(self, _request: Request) -> Response:
-        """Return the report of the last reading."""
-        page = await asyncio.to_thread(self._service.require_readings().latest.report)
-        return respond(page.encode(), _HTML, headers={"content-security-policy": _policy_of(page)})
-
-    async def openapi(self, _request: Request) -> Result:
-        """Return the description of the interface."""
-        if self._interface is None:
-            self._interface = json_result(interface_of(self._service))
-        return self._interface
-
-    async def arrow_example(self, _request: Request) -> Response:
-        """Return a row in Arrow IPC, which JSON cannot hold."""
-        return respond(arrow_example(self._service), "application/vnd.apache.arrow.stream")
-
-    async def interface(self, request: Request) -> Response:
-        """Return the description as a page."""
-        host = request.headers.get("host") or "localhost:8321"
-        page = interface_page(interface_of(self._service), self.place, host)
-        return respond(page.encode(), _HTML, headers=_OWN_POLICY)
-
-    def _page(self, template: str, status: int = 200, **parts: str) -> Response:
-        """Fill a template in one pass; ``parts`` are HTML already."""
-        parts |= {"assets": self.place, "name": escape(self._service.name)}
-        page = re.sub(r"\[\[(\w+)\]\]", lambda place: parts[place[1]], _asset(template))
-        return respond(page.encode(), _HTML, status, _OWN_POLICY)
-
-
-def _asset(name: str) -> str:
-    return files("accous.service").joinpath("assets", name).read_text(encoding="utf-8")
-
-
-def _policy_of(page: str) -> str:
-    """Return a policy that allows exactly the script and the style that are in a page of ours."""
-    found = {}
-    for tag in ("script", "style"):
-        inside = re.findall(rf"<{tag}>(.*?)</{tag}>", page, flags=re.DOTALL)
-        hashes = [b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in inside]
-        found[tag] = " ".join(f"'sha256-{each}'" for each in hashes) or "'none'"
-    return _POLICY.format(**found)
-
-
 # --- The addresses of the service, who may use each, and which endpoint answers
 
 
-Endpoint = Callable[[Request], Awaitable[Result | Response]]
 # Asked by whoever decides whether the process lives: also answered while there are too many connections.
-_HEALTH = frozenset(("healthz", "readyz"))
+_HEALTH = frozenset(("/healthz", "/ping", "/readyz", "/v2/health/live", "/v2/health/ready"))
 
 
 def make_app(service: Service) -> Starlette:
     """Return the service as an application."""
-    own, pages, inference = Endpoints(service), Pages(service), Inference(service)
-    look = {"scope": "read", "accepts_cookie": True}
-    get: dict[str, tuple[str, Endpoint, dict[str, Any]]] = {
-        "/v1/state": ("state", own.state, look),
-        "/v1/trust": ("trust", own.trust, look),
-        "/v1/history": ("history", own.history, look),
-        "/v1/events": ("events", own.events, look),
-        "/metrics": ("metrics", own.metrics, look),
-        "/healthz": ("healthz", own.healthz, {}),
-        "/ping": ("healthz", own.healthz, {}),
-        "/readyz": ("readyz", own.readyz, {}),
-        "/": ("page", pages.live, {}),
-        "/page/view": ("view", pages.view, look),
-        "/report": ("report", pages.report, look),
-        "/docs": ("docs", pages.interface, look),
-        ARROW_EXAMPLE: ("docs", pages.arrow_example, look),
-        "/openapi.json": ("docs", pages.openapi, look),
-        f"{pages.place}/{{name}}": ("assets", pages.asset, {}),
-        "/favicon.ico": ("assets", pages.icon, {}),
-        "/v2": ("v2", inference.server, {}),
-        "/v2/health/live": ("healthz", inference.live, {}),
-        "/v2/health/ready": ("readyz", inference.ready, {}),
-    }
-    post: dict[str, tuple[str, Endpoint, dict[str, Any]]] = {
-        "/v1/predict": ("predict", own.predict, {"scope": "read"}),
-        "/v1/step": ("step", own.learn, {"scope": "write"}),
-        "/v1/adapt": ("adapt", own.learn, {"scope": "write"}),
-        "/v1/labels": ("labels", own.learn, {"scope": "write"}),
-        "/invocations": ("invocations", Invocations(service).invoke, {"scope": "read"}),
-        "/login": ("login", pages.login, {}),
-        "/logout": ("logout", pages.logout, {}),
-    }
-    for place in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
-        get[place] = "v2 model", inference.model, {"scope": "read"}
-        get[f"{place}/ready"] = "v2 ready", inference.model_ready, {}
-        post[f"{place}/infer"] = "v2 infer", inference.infer, {"scope": "read"}
-    routes = [
-        Route(path, _Guarded(service, name, endpoint, **access).answer, methods=[method])
-        for method, table in (("POST", post), ("GET", get))
-        for path, (name, endpoint, access) in table.items()
-    ]
-    other = _Guarded(service, "other", _nowhere)
+    endpoints = _endpoints(service)
+    endpoints += Pages(service, endpoints).endpoints()
+    routes = [Route(each.path, _Guarded(service, each).answer, methods=[each.method]) for each in endpoints]
+    other = _Guarded(service, Endpoint("", "other", _nowhere))
     app = Starlette(routes=routes, exception_handlers={HTTPException: other.answer_exception})
     app.router.redirect_slashes = False
     return app
 
 
+def _endpoints(service: Service) -> list[Endpoint]:
+    own, inference = Endpoints(service), Inference(service)
+    post, get, look = partial(Endpoint, "POST"), partial(Endpoint, "GET"), partial(Endpoint, "GET", access="look")
+    protocol, key = "Open Inference Protocol: ", "Idempotency-Key"
+    labels = "Count labels that arrived late, by the ids or keys of predictions. Nothing is learned from them."
+    found = [
+        post("/v1/predict", own.predict, "Predict rows; nothing is learned.", "read", "RowsToPredict", "Predictions",
+             ("include", "alpha")),
+        post("/v1/step", own.learn, "Predict rows, then learn from them.", "write", "RowsBody", "Predictions",
+             (key, "include", "alpha", "key")),
+        post("/v1/adapt", own.learn, "Learn from rows.", "write", "RowsBody", "Learned", (key, "key")),
+        post("/v1/labels", own.learn, labels, "write", "LabelsBody", "Counted", (key,)),
+        post("/invocations", inference.invoke, "Predict, as MLflow's scoring server does.", "read", "Invocation"),
+        look("/v1/state", own.state, "What accous inspect --json prints."),
+        look("/v1/trust", own.trust, "Three answers and the verdict."),
+        look("/v1/history", own.history, "The rounds so far, in at most 512 points.", parameters=("since",)),
+        look("/v1/events", own.events, "Events: reading, drift, verdict.", gives="text/event-stream",
+             parameters=("Last-Event-ID",)),
+        look("/metrics", own.metrics, "Metrics for Prometheus.", gives="text/plain"),
+        get("/healthz", own.healthz, "Whether the process is alive."),
+        get("/ping", own.healthz),
+        get("/readyz", own.readyz, "Whether requests are welcome."),
+        get("/v2", inference.server, f"{protocol}the server."),
+        get("/v2/health/live", inference.live),
+        get("/v2/health/ready", inference.ready),
+    ]  # fmt: skip
+    for place, text in (("/v2/models/{name}", protocol), ("/v2/models/{name}/versions/{version}", "")):
+        found += [
+            post(f"{place}/infer", inference.infer, text and f"{text}predict.", "read", "InferBody"),
+            get(place, inference.model, text and f"{text}inputs and outputs.", "read"),
+            get(f"{place}/ready", inference.model_ready, text and f"{text}whether the model is ready."),
+        ]
+    return found
+
+
 class _Guarded:
     """An endpoint behind the gate: who may not ask is refused, errors become responses, and all is counted."""
 
-    def __init__(
-        self, service: Service, name: str, endpoint: Endpoint, *, scope: TokenScope | None = None,
-        accepts_cookie: bool = False,
-    ) -> None:  # fmt: skip
-        self._service, self._name, self._endpoint = service, name, endpoint
-        self._scope, self._accepts_cookie = scope, accepts_cookie
+    def __init__(self, service: Service, endpoint: Endpoint) -> None:
+        self._service, self._endpoint = service, endpoint
         self._seconds: Any = None
         self._counters: dict[int, Any] = {}
 
@@ -634,7 +452,7 @@ class _Guarded:
         began = time.perf_counter()
         try:
             self._require(request)
-            result = await self._endpoint(request)
+            result = await self._endpoint.answer(request)
             response = respond_json(result) if isinstance(result, Result) else result
         except HttpError as error:
             response = respond_json(error.result(request.scope["path"]))
@@ -653,23 +471,25 @@ class _Guarded:
         return await self.answer(request)
 
     def _require(self, request: Request) -> None:
-        service = self._service
-        if self._name not in _HEALTH and service.n_connections() > service.limits.connections:
+        service, access = self._service, self._endpoint.access
+        if service.n_connections() > service.limits.connections and self._endpoint.path not in _HEALTH:
             headers = {"retry-after": "1"} | CLOSE
             raise HttpError(503, "too_many_connections", "There are too many connections: try again.", headers=headers)
         service.gate.require_host(request)
         if request.method == "POST":
             service.gate.require_same_origin(request)
-        if self._scope is not None:
-            service.gate.require(request, self._scope, accepts_cookie=self._accepts_cookie)
+        if access == "look":
+            service.gate.require(request, "read", accepts_cookie=True)
+        elif access != "open":
+            service.gate.require(request, access)
 
     def _count(self, status: int, seconds: float) -> None:
         if self._seconds is None:
-            self._seconds = self._service.metrics.request_seconds.labels(self._name)
+            self._seconds = self._service.metrics.request_seconds.labels(self._endpoint.path)
         self._seconds.observe(seconds)
         counter = self._counters.get(status)
         if counter is None:
-            counter = self._counters[status] = self._service.metrics.requests.labels(self._name, str(status))
+            counter = self._counters[status] = self._service.metrics.requests.labels(self._endpoint.path, str(status))
         counter.inc()
 
 
@@ -677,11 +497,7 @@ async def _nowhere(request: Request) -> Result:
     """Say what is wrong with an address that is none, or a method that it does not take."""
     error: HTTPException = request.state.exception
     if error.status_code != 405:
-        raise _not_found()
+        raise not_found()
     allowed = next(iter((error.headers or {}).values()), "")
     methods = ", ".join(sorted(each for each in allowed.split(", ") if each != "HEAD"))
     raise HttpError(405, "wrong_method", f"Use {methods} here.", headers={"allow": methods} | CLOSE)
-
-
-def _not_found() -> HttpError:
-    return HttpError(404, "not_found", "There is nothing at this address; /docs lists what there is.", headers=CLOSE)

@@ -240,13 +240,10 @@ def _outside_texts(body: bytes, texts: re.Pattern[bytes]) -> Iterator[bytes]:
         yield outside
 
 
-# --- How large a table in Arrow IPC would become, read from its headers: rows, columns, and bytes when unpacked
+# --- How large a stream in Arrow IPC would become, read from the heads of its messages: a few bytes can declare much
 
 
-_FILE = b"ARROW1"
-_SCHEMA, _DICTIONARY, _RECORDS = 1, 2, 3
-_GOES_ON = 0xFFFFFFFF
-_PAIR, _FOOTER_BLOCK = 16, 24  # bytes of a node or buffer, and of a block of a file's footer
+_GOES_ON, _SCHEMA, _DICTIONARY, _RECORDS = 0xFFFFFFFF, 1, 2, 3
 
 
 class _Table(NamedTuple):
@@ -255,130 +252,78 @@ class _Table(NamedTuple):
     content: bytes
     start: int
 
+    @classmethod
+    def behind(cls, content: bytes, place: int) -> _Table:
+        """Return the table to which a place points."""
+        return cls(content, place + struct.unpack_from("<I", content, place)[0])
+
     def place(self, number: int) -> int | None:
         """Return where a field is; None if it is left out."""
-        where = self.start - _read("<i", self.content, self.start)
+        where = self.start - struct.unpack_from("<i", self.content, self.start)[0]
+        if where < 0:
+            raise struct.error
         offset = 4 + 2 * number
-        inside = _read("<H", self.content, where + offset) if offset < _read("<H", self.content, where) else 0
+        size = struct.unpack_from("<H", self.content, where)[0]
+        inside = struct.unpack_from("<H", self.content, where + offset)[0] if offset < size else 0
         return self.start + inside if inside else None
 
     def number(self, number: int, form: str) -> int:
         """Return a number; 0 if it is left out."""
         place = self.place(number)
-        return 0 if place is None else _read(form, self.content, place)
+        return 0 if place is None else int(struct.unpack_from(form, self.content, place)[0])
 
     def table(self, number: int) -> _Table | None:
         """Return a table inside of this one."""
         place = self.place(number)
-        return None if place is None else _Table(self.content, place + _read("<I", self.content, place))
+        return None if place is None else _Table.behind(self.content, place)
 
-    def vector(self, number: int) -> tuple[int, int]:
-        """Return where the items of a vector start, and how many there are."""
-        place = self.place(number)
-        if place is None:
-            return 0, 0
-        place += _read("<I", self.content, place)
-        return place + 4, _read("<I", self.content, place)
-
-    def pairs(self, number: int) -> Iterator[tuple[int, int]]:
-        """Yield the items of a vector of two numbers each."""
-        start, count = self.vector(number)
-        return struct.iter_unpack("<qq", self.content[start : start + _PAIR * count])
+    def pairs(self, number: int) -> list[tuple[int, int]]:
+        """Return a vector of pairs of numbers; those that are not there any more are left out."""
+        found = self.table(number)
+        if found is None:
+            return []
+        n_pairs = struct.unpack_from("<I", *found)[0]
+        return list(struct.iter_unpack("<qq", self.content[found.start + 4 :][: 16 * n_pairs]))
 
 
 def require_arrow_size(body: bytes, limits: Limits) -> None:
-    """Refuse a table that has too many rows or columns, or would take more memory than the largest body."""
-    n_rows = n_bytes = n_messages = 0
+    """Refuse a stream that has too many rows or columns, or would take more memory than the largest body."""
+    n_rows = n_values = 0
     try:
-        if body.startswith(_FILE):
-            _require_fields(_footer(body).table(1), limits)
-        for start, message in _messages(body):
-            n_messages += 1
-            require_rows(n_messages - 2, limits)  # a table of many empty pieces
+        for n_before, message in enumerate(_messages(body)):
+            require_rows(n_before - 1, limits)  # a table of many empty pieces
             kind, header = message.number(1, "<B"), message.table(2)
-            if header is None:
+            if header is not None and kind == _SCHEMA:
+                fields = header.table(1)
+                require_columns(0 if fields is None else struct.unpack_from("<I", *fields)[0], limits)
+            records = header.table(1) if header is not None and kind == _DICTIONARY else header
+            if records is None or kind not in (_DICTIONARY, _RECORDS):
                 continue
-            if kind == _SCHEMA:
-                _require_fields(header, limits)
-            if kind in (_DICTIONARY, _RECORDS):
-                records = header.table(1) if kind == _DICTIONARY else header
-                n_rows += header.number(0, "<q") if kind == _RECORDS else 0
-                n_bytes += 0 if records is None else _unpacked_bytes(records, body, start, limits)
+            if records.table(3) is not None:
+                text = "Buffers that Arrow packs are not read: pack the whole body, with Content-Encoding: gzip."
+                raise HttpError(415, "unsupported_encoding", text)
+            n_rows += records.number(0, "<q") if kind == _RECORDS else 0
+            # Each buffer takes as many bytes as it says, also if several are in the same place.
+            n_values += sum(abs(n) for n, _ in records.pairs(1)) + sum(abs(n) for _, n in records.pairs(2))
             require_rows(n_rows, limits)
-            _require_bytes(n_bytes, limits)
+            if n_values > limits.body_bytes:
+                raise too_large(limits.body_bytes)
     except struct.error:
-        raise HttpError(400, "malformed_arrow", "The body is not a table in Arrow IPC: a header is wrong.") from None
+        raise HttpError(400, "malformed_arrow", "The body is not a stream in Arrow IPC: a head is wrong.") from None
 
 
-def _require_fields(schema: _Table | None, limits: Limits) -> None:
-    if schema is not None:
-        require_columns(schema.vector(1)[1], limits)
-
-
-def _messages(body: bytes) -> Iterator[tuple[int, _Table]]:
-    """Yield each message with the place where its data starts."""
-    if body.startswith(_FILE):
-        yield from _messages_of_file(body)
-        return
+def _messages(body: bytes) -> Iterator[_Table]:
+    """Yield the head of each message."""
     place = 0
-    while place + 4 <= len(body):
-        found = _message_at(body, place)
-        if found is None:
+    while place < len(body):
+        mark, size = struct.unpack_from("<II", body, place)
+        if mark != _GOES_ON:
+            raise struct.error
+        if size == 0:
             return
-        yield found
-        place = found[0] + max(0, found[1].number(3, "<q"))
-
-
-def _messages_of_file(body: bytes) -> Iterator[tuple[int, _Table]]:
-    """Yield the messages that the footer names, as often as it names them: a reader would follow it."""
-    footer = _footer(body)
-    for number in (2, 3):
-        start, count = footer.vector(number)
-        for place in range(count):
-            found = _message_at(body, _read("<q", body, start + _FOOTER_BLOCK * place))
-            if found is not None:
-                yield found
-
-
-def _footer(body: bytes) -> _Table:
-    end = len(body) - len(_FILE) - 4
-    return _root(body, end - _read("<I", body, end))
-
-
-def _message_at(body: bytes, place: int) -> tuple[int, _Table] | None:
-    """Return where the data of a message starts, and its header; None at the end of a stream."""
-    size = _read("<I", body, place)
-    if size == _GOES_ON:
-        place += 4
-        size = _read("<I", body, place)
-    return None if size == 0 else (place + 4 + size, _root(body, place + 4))
-
-
-def _unpacked_bytes(records: _Table, body: bytes, start: int, limits: Limits) -> int:
-    """Return the bytes of all buffers, as they are used and not as they are packed."""
-    for length, _ in records.pairs(1):
-        _require_bytes(length, limits)
-    if records.table(3) is None:
-        return sum(max(0, length) for _, length in records.pairs(2))
-    # Each packed buffer begins with its true length; -1: it is not packed after all.
-    lengths = [(_read("<q", body, start + offset), length) for offset, length in records.pairs(2) if length > 0]
-    return sum(length if unpacked < 0 else unpacked for unpacked, length in lengths)
-
-
-def _require_bytes(n_bytes: int, limits: Limits) -> None:
-    if n_bytes > limits.body_bytes:
-        raise too_large(limits.body_bytes)
-
-
-def _root(content: bytes, place: int) -> _Table:
-    return _Table(content, place + _read("<I", content, place))
-
-
-def _read(form: str, content: bytes, place: int) -> int:
-    if place < 0:
-        raise struct.error
-    found: int = struct.unpack_from(form, content, place)[0]
-    return found
+        message = _Table.behind(body, place + 8)
+        yield message
+        place += 8 + size + max(0, message.number(3, "<q"))
 
 
 # --- Bodies of requests, decoded: JSON, CSV and Arrow to rows or frames, and late labels; a bad one is refused
@@ -386,12 +331,8 @@ def _read(form: str, content: bytes, place: int) -> int:
 
 Value = None | bool | int | float | str | list[float]
 Include = Literal["ids", "probabilities", "ratio", "sets"]
-CONTENT_TYPES = (
-    "application/json",
-    "text/csv",
-    "application/vnd.apache.arrow.stream",
-    "application/vnd.apache.arrow.file",
-)
+ARROW = "application/vnd.apache.arrow.stream"
+CONTENT_TYPES = ("application/json", "text/csv", ARROW)
 CHOICES = ("include", "alpha", "key")
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, from 1970-01-01
 _INCLUDED: tuple[Include, ...] = ("ids",)
@@ -508,6 +449,9 @@ def decode_rows(body: bytes, content_type: str, limits: Limits) -> RowsBody | pl
         return _read_csv(body)
     require_arrow_size(body, limits)
     frame = _read_arrow(body)
+    # Rows may share one long text, and would not when each is taken out.
+    if frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)).estimated_size() > 2 * limits.body_bytes:
+        raise too_large(limits.body_bytes)
     _require_dates(frame)
     return frame
 
@@ -575,11 +519,9 @@ def _require_dates(frame: pl.DataFrame) -> None:
 
 def _read_arrow(body: bytes) -> pl.DataFrame:
     try:
-        if body.startswith(b"ARROW1"):
-            return pl.read_ipc(io.BytesIO(body))
         return pl.read_ipc_stream(io.BytesIO(body))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, OSError) as error:
-        raise HttpError(400, "malformed_arrow", f"The body is not a table in Arrow IPC: {_reason(error)}.") from None
+        raise HttpError(400, "malformed_arrow", f"The body is not a stream in Arrow IPC: {_reason(error)}.") from None
 
 
 def _reason(error: BaseException) -> str:
@@ -624,10 +566,18 @@ class BatchReader:
     ----------
     table_model : TableModel
     limits : Limits
+
+    Attributes
+    ----------
+    table_model : TableModel
+    columns : list of str
+        Those that the model uses.
+    salt : int
+        Of ids.
     """
 
     def __init__(self, table_model: TableModel, limits: Limits) -> None:
-        self._table_model, self._limits = table_model, limits
+        self.table_model, self._limits = table_model, limits
         encoder, time = table_model.encoder, table_model.time_column
         self._plain = PlainRowEncoder(encoder)
         self._time = time
@@ -671,8 +621,8 @@ class BatchReader:
         if not frame.height:
             self._require_columns(frame)
         if key is not None:
-            values = frame[key].to_list() if key in frame.columns else [None] * max(1, frame.height)
-            keys = _keys(values, key)
+            is_there = key in frame.columns and not frame[key].dtype.is_nested()
+            keys = _keys(frame[key].to_list() if is_there else [None] * max(1, frame.height), key)
         return self._batch(frame, frame.height, keys, include, alpha)
 
     def read_labels(self, body: bytes, content_type: str) -> list[Label]:
@@ -685,7 +635,7 @@ class BatchReader:
         if len(labels) > _ALL_LABELS:
             raise HttpError(413, "too_many_rows", f"A request may have {_ALL_LABELS:,} labels.")
         seen: dict[tuple[bool, str], Label] = {}
-        kind = self._table_model.kind
+        kind = self.table_model.kind
         for number, each in enumerate(labels):
             if (each.id is None) == (each.key is None):
                 raise HttpError(422, "invalid", f"Label {number} (counted from 0) needs an id or a key, one of them.")
@@ -713,8 +663,8 @@ class BatchReader:
         self, frame: pl.DataFrame, n_rows: int, keys: list[str] | None, include: tuple[str, ...], alpha: float
     ) -> Batch:
         if not n_rows:
-            empty = np.empty((0, len(self._table_model.encoder.feature_names)))
-            hits = np.empty((0, len(self._table_model.encoder.marks)), dtype=np.uint8)
+            empty = np.empty((0, len(self.table_model.encoder.feature_names)))
+            hits = np.empty((0, len(self.table_model.encoder.marks)), dtype=np.uint8)
             return Batch(empty, Marks(hits, pl.DataFrame()), None, keys, include, alpha)
         features = self._usable(self._prepared(frame))
         times = None if self._time is None else self._time.seconds(frame)
@@ -722,13 +672,13 @@ class BatchReader:
 
     def _require_columns(self, frame: pl.DataFrame) -> None:
         try:
-            self._table_model.encoder.require_columns(frame.columns, "The request")
+            self.table_model.encoder.require_columns(frame.columns, "The request")
         except DataError as error:
             raise HttpError(422, "wrong_columns", str(error)) from None
 
     def _prepared(self, frame: pl.DataFrame) -> Features:
         try:
-            return self._table_model.prepare(frame)
+            return self.table_model.prepare(frame)
         except DataError as error:
             message = str(error).replace("The frame", "The request").replace("of the frame", "of the request")
             raise HttpError(422, "wrong_columns", message) from None

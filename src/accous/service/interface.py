@@ -1,21 +1,204 @@
-"""The description of the interface: in OpenAPI for programs, and as a page for people."""
+"""The interface of the service: addresses, who may use them, their description in OpenAPI, and pages for people."""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import hmac
 import io
 import json
+import re
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
-from typing import TYPE_CHECKING, Any
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import parse_qs
 
 import msgspec
 import polars as pl
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 
-from accous.service.bodies import LabelsBody, RowsBody, Value, make_ids, prediction_content
+from accous.exceptions import ParameterError
+from accous.report.page import page_asset
+from accous.service.bodies import ARROW, CLOSE, HttpError, LabelsBody, Result, RowsBody, Value, json_result, make_ids
+from accous.service.protocols import InferBody, Invocation
 from accous.table.columns import CategoryColumn, DateColumn, NumberColumn
 
 if TYPE_CHECKING:
     from accous.service.app import Service
+
+# --- An address of the service
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """What answers at an address, who may ask, and how it is described.
+
+    Attributes
+    ----------
+    method, path : str
+    answer : callable
+        Returns the response to a request.
+    summary : str
+        An address without one is not described.
+    access : {"open", "look", "read", "write"}
+        The token that is needed; to look, the page's cookie is enough.
+    takes, gives : str
+        The forms of the bodies of request and response by name, or a media type.
+    parameters : tuple of str
+        What the address and the headers may say.
+    """
+
+    method: str
+    path: str
+    answer: Callable[[Request], Awaitable[Result | Response]]
+    summary: str = ""
+    access: Literal["open", "look", "read", "write"] = "open"
+    takes: str = ""
+    gives: str = ""
+    parameters: tuple[str, ...] = ()
+
+
+# --- Who may do what: tokens for reading and for writing, compared in constant time, and a cookie for the page
+
+
+TokenScope = Literal["read", "write"]
+COOKIE = "accous_page"
+_LEAST_CHARACTERS = 16
+_FORM = "lines such as 'read: TOKEN' and 'write: TOKEN'"
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens of a service; without any, everybody who reaches it may do everything.
+
+    Attributes
+    ----------
+    read, write : tuple of str
+        Who may write may also read.
+    """
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no token is needed."""
+        return not self.read and not self.write
+
+    def allows(self, token: str, scope: TokenScope) -> bool:
+        """Whether a token may do this; the time that it takes says nothing about the tokens."""
+        known = self.write if scope == "write" else (*self.read, *self.write)
+        found = False
+        for each in known:
+            found |= hmac.compare_digest(_digest(each), _digest(token))
+        return found
+
+    def knows_cookie(self, cookie: str) -> bool:
+        """Whether a cookie was given to somebody who may read."""
+        found = False
+        for each in (*self.read, *self.write):
+            found |= hmac.compare_digest(cookie_of(each).encode(), cookie.encode("utf-8", "replace"))
+        return found
+
+
+def cookie_of(token: str) -> str:
+    """Return the cookie for a token: it opens the page, and does not give the token away."""
+    return hmac.new(token.encode(), b"accous serve: the page", hashlib.sha256).hexdigest()
+
+
+def _digest(token: str) -> bytes:
+    """Return a digest, so that not even the length of a token shows in the time of a comparison."""
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()
+
+
+def read_token_file(path: Path) -> Tokens:
+    """Read a file with one token to a line, each after ``read:`` or ``write:``; lines with # are comments."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeError) as error:
+        raise ParameterError(f"--token-file {path} cannot be read ({error}).") from None
+    found: dict[str, list[str]] = {"read": [], "write": []}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        scope, _, token = (part.strip() for part in line.partition(":"))
+        if scope not in found or not token:
+            raise ParameterError(f"--token-file {path}, line {number}: use {_FORM}.")
+        if len(token) < _LEAST_CHARACTERS or not token.isascii() or not token.isprintable() or " " in token:
+            raise ParameterError(
+                f"--token-file {path}, line {number}: a token needs at least {_LEAST_CHARACTERS} letters and digits, "
+                "such as openssl rand -hex 32 prints."
+            )
+        found[scope].append(token)
+    if not any(found.values()):
+        raise ParameterError(f"--token-file {path} holds no token: use {_FORM}.")
+    return Tokens(tuple(found["read"]), tuple(found["write"]))
+
+
+# --- The gate: which requests reach an endpoint at all
+
+
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+|::1)(?::[0-9]{1,5})?")
+_CHALLENGE = {"www-authenticate": 'Bearer realm="accous"'} | CLOSE
+
+
+class Gate:
+    """Checks who asks, and from where.
+
+    Parameters
+    ----------
+    tokens : Tokens
+    hosts : tuple of str
+        Further names that requests may use for this machine while there are no tokens.
+    """
+
+    def __init__(self, tokens: Tokens, hosts: tuple[str, ...] = ()) -> None:
+        self.tokens = tokens
+        self._hosts = frozenset((*_LOOPBACK, *(host.lower() for host in hosts)))
+
+    def require_host(self, request: Request) -> None:
+        """Refuse a name of this machine that is not its own: a page on the web can make a browser use one."""
+        if not self.tokens.is_open:
+            return
+        named = request.headers.getlist("host")
+        found = _HOST.fullmatch(named[0].lower()) if len(named) == 1 else None
+        if found is None or found[1] not in self._hosts:
+            text = "This service answers to localhost only; to give it a name, use tokens."
+            raise HttpError(421, "wrong_host", text, headers=CLOSE)
+
+    def require(self, request: Request, scope: TokenScope, *, accepts_cookie: bool = False) -> None:
+        """Refuse a request without the right token."""
+        if self.tokens.is_open:
+            return
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and self.tokens.allows(token.strip(), scope):
+            return
+        if accepts_cookie and self.has_cookie(request):
+            return
+        if kind and self.tokens.allows(token.strip(), "read"):
+            raise HttpError(403, "read_only", "This token may read only: use a token for writing.", headers=CLOSE)
+        text = "A token is needed: send the header 'Authorization: Bearer TOKEN'."
+        raise HttpError(401, "no_token", text, headers=_CHALLENGE)
+
+    def has_cookie(self, request: Request) -> bool:
+        """Whether the page's cookie is there."""
+        cookie = request.cookies.get(COOKIE)
+        return cookie is not None and self.tokens.knows_cookie(cookie)
+
+    @staticmethod
+    def require_same_origin(request: Request) -> None:
+        """Refuse what another site's page sends: browsers say where a page is from, programs do not."""
+        origin = request.headers.get("origin", "")
+        if origin and origin.partition("://")[2].lower() != request.headers.get("host", "").lower():
+            raise HttpError(403, "other_origin", "Pages of other sites may not send requests here.", headers=CLOSE)
+
 
 # --- The forms of responses; those of requests are the types by which bodies are decoded
 
@@ -74,37 +257,15 @@ class ProtocolError(msgspec.Struct):
     error: str
 
 
-class Tensor(msgspec.Struct):
-    """A column of rows, or all of them."""
-
-    name: str
-    shape: list[int]
-    datatype: str
-    data: list[Any]
-
-
-class Tensors(msgspec.Struct):
-    """A request of the Open Inference Protocol."""
-
-    inputs: list[Tensor]
-
-
-class Invocation(msgspec.Struct):
-    """A request of MLflow's clients."""
-
-    dataframe_records: list[dict[str, Value]] | None = None
-    instances: list[dict[str, Value]] | None = None
-
-
 Schema = dict[str, Any]
-_TYPES = (RowsBody, LabelsBody, Predictions, Learned, Counted, Error, ProtocolError, Tensors, Invocation)
+_TYPES = (RowsBody, LabelsBody, Predictions, Learned, Counted, Error, ProtocolError, InferBody, Invocation)
 
 
 def _schemas(service: Service) -> Schema:
     """Return the forms that have a name; rows have the columns of this model."""
     _, found = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
     columns: Schema = {}
-    for plan in service.served().table_model.encoder.used:
+    for plan in service.reader().table_model.encoder.used:
         if isinstance(plan, NumberColumn):
             columns[plan.name] = {"type": ["number", "null"]}
         elif isinstance(plan, DateColumn):
@@ -123,23 +284,14 @@ def _named(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-# --- Examples that work on this model as they are
+# --- Requests that work on this model as they are
 
 
-ARROW_EXAMPLE = "/docs/example.arrow"
-_ARROW = "application/vnd.apache.arrow.stream"
+_ARROW_EXAMPLE = "/docs/example.arrow"
 
 
-def ordinary_row(service: Service) -> dict[str, Any]:
-    """Return a row of ordinary values."""
-    return {plan.name: _ordinary(plan) for plan in service.served().table_model.encoder.used}
-
-
-def arrow_example(service: Service) -> bytes:
-    """Return the row in Arrow IPC, which JSON cannot hold."""
-    content = io.BytesIO()
-    pl.DataFrame([ordinary_row(service)]).write_ipc_stream(content)
-    return content.getvalue()
+def _ordinary_row(service: Service) -> dict[str, Any]:
+    return {plan.name: _ordinary(plan) for plan in service.reader().table_model.encoder.used}
 
 
 def _ordinary(plan: Any) -> Any:
@@ -150,52 +302,32 @@ def _ordinary(plan: Any) -> Any:
     return plan.levels[0] if isinstance(plan, CategoryColumn) and plan.levels else ""
 
 
-def _requests(service: Service, row: dict[str, Any]) -> dict[str, Any]:
-    """Return the body of a request to each address."""
-    served = service.served()
-    label = min(served.table_model.model.task_.truths.tolist())
+def _requests(service: Service) -> dict[str, Schema]:
+    """Return a body for each form of a request, by its media type."""
+    row, reader = _ordinary_row(service), service.reader()
+    label = min(reader.table_model.model.task_.truths.tolist())
     tensors = [
         {"name": name, "shape": [1], "datatype": "FP64" if isinstance(value, float) else "BYTES", "data": [value]}
         for name, value in row.items()
     ]
+    tables = {
+        "text/csv": {"schema": {"type": "string"}, "example": pl.DataFrame([row]).write_csv()},
+        ARROW: {
+            "schema": {"type": "string", "format": "binary"},
+            "examples": {"a row": {"externalValue": _ARROW_EXAMPLE}},
+        },
+    }
+    bodies = {
+        "RowsToPredict": {"rows": [row], "include": ["ids", "probabilities", "ratio"]},
+        "RowsBody": {"rows": [row, row]},
+        "LabelsBody": {"labels": [{"id": make_ids("p0", 0, [label], reader.salt)[0], "label": label}]},
+        "InferBody": {"inputs": tensors, "outputs": [{"name": "predict"}]},
+        "Invocation": {"dataframe_records": [row]},
+    }
     return {
-        "/v1/predict": {"rows": [row], "include": ["ids", "probabilities", "ratio"]},
-        "/v1/step": {"rows": [row, row]},
-        "/v1/adapt": {"rows": [row]},
-        "/v1/labels": {"labels": [{"id": make_ids("p0", 0, [label], served.reader.salt)[0], "label": label}]},
-        "infer": {"inputs": tensors, "outputs": [{"name": "predict"}]},
-        "/invocations": {"dataframe_records": [row]},
+        name: {"application/json": {"schema": _named(name), "example": body}} | (tables if "Rows" in name else {})
+        for name, body in bodies.items()
     }
-
-
-def _responses(service: Service, row: dict[str, Any]) -> dict[str, Any]:
-    """Return the response of each address in JSON."""
-    served, readings, number = service.served(), service.readings, service.n_rounds
-    batch = served.reader.read_rows([row], include=("ids", "probabilities", "ratio"))
-    played = served.table_model.predict_rows(batch.X)
-    predicted = prediction_content(served.table_model, played, batch, origin="p1", salt=served.reader.salt)
-    (made,) = predicted["predictions"]
-    kind = "BYTES" if isinstance(made, str) else "FP64"
-    output = {"name": "predict", "datatype": kind, "shape": [1]}
-    counts = dict.fromkeys(Counted.__struct_fields__, 0) | {"round": number, "labels": 1, "counted": 1}
-    found: dict[str, Any] = {
-        "/v1/predict": predicted,
-        "/v1/step": {"round": number + 1, "predictions": [made, made], "ids": ["s1.0.1.eWVz.0", "s1.1.1.eWVz.0"]},
-        "/v1/adapt": {"round": number + 1, "rows": 1},
-        "/v1/labels": counts | {"labelled_rows": 1, "unknown_labels": {}},
-        "infer": {"model_name": service.name, "model_version": "1", "outputs": [output | {"data": [made]}]},
-        "/invocations": {"predictions": [made]},
-        "/v2": {"name": "accous", "version": "1", "extensions": ["binary_tensor_data"]},
-        "model": {"name": service.name, "versions": ["1"], "platform": "accous", "inputs": [], "outputs": [output]},
-        "ready": {"name": service.name, "ready": True},
-        "/healthz": {"status": "alive"},
-        "/readyz": {"status": "ready", "rounds": number},
-    }
-    if readings is not None:
-        latest = readings.latest
-        looks = {"state": latest.state, "trust": latest.trust(), "history": latest.history(max(0, number - 1))}
-        found |= {f"/v1/{name}": service.up_to_date(each) for name, each in looks.items()}
-    return found
 
 
 # --- The description in OpenAPI
@@ -205,160 +337,243 @@ def _parameter(name: str, where: str, text: str, **schema: Any) -> Schema:
     return {"name": name, "in": where, "description": text, "schema": {"type": "string"} | schema}
 
 
-_KEY = _parameter(
-    "Idempotency-Key", "header", "Your name for the batch: repeat the request with it, and the batch counts once.",
-    minLength=1, maxLength=255, pattern="^[!-~]+$",
-)  # fmt: skip
-_INCLUDE = _parameter("include", "query", "Parts of the response, with commas between them. For CSV and Arrow.")
-_ALPHA = _parameter("alpha", "query", "Share of rows whose true class may be missing from its set. For CSV and Arrow.")
-_NAMES = _parameter("key", "query", "A column that names the rows; labels may come by it. For CSV and Arrow.")
-_SINCE = _parameter("since", "query", "Leave out the rounds up to this one.", type="integer", minimum=0, maximum=10**15)
-_LAST = _parameter("Last-Event-ID", "header", "The id of the last event that you saw: you get what came after it.")
-_EVENT = 'id: 12.0\nevent: drift\ndata: {"round":12,"kind":"inputs","columns":["x1"],"size":0.4}\n\n'
-_METRIC = "# HELP accous_rounds Rounds that the model has learned from.\naccous_rounds 12.0\n"
+_PARAMETERS = [
+    _parameter(
+        "Idempotency-Key", "header", "Your name for the batch: repeat the request with it, and the batch counts once.",
+        minLength=1, maxLength=255, pattern="^[!-~]+$",
+    ),
+    _parameter("include", "query", "Parts of the response, with commas between them. For CSV and Arrow."),
+    _parameter("alpha", "query", "Share of rows whose true class may be missing from its set. For CSV and Arrow."),
+    _parameter("key", "query", "A column that names the rows; labels may come by it. For CSV and Arrow."),
+    _parameter("since", "query", "Leave out the rounds up to this one.", type="integer", minimum=0, maximum=10**15),
+    _parameter("Last-Event-ID", "header", "The id of the last event that you saw: you get what came after it."),
+]  # fmt: skip
 
 
-def interface_of(service: Service) -> Schema:
+def interface_of(service: Service, endpoints: list[Endpoint]) -> Schema:
     """Return the description for this model: its columns and classes are in it."""
-    row = ordinary_row(service)
-    requests, responses = _requests(service, row), _responses(service, row)
-
-    def rows(path: str, form: str) -> Schema:
-        table = pl.DataFrame([row]).write_csv()
-        binary = {"type": "string", "format": "binary"}
-        return {
-            "application/json": {"schema": _named(form), "example": requests[path]},
-            "text/csv": {"schema": {"type": "string"}, "example": table},
-            _ARROW: {"schema": binary, "examples": {"a row": {"externalValue": ARROW_EXAMPLE}}},
-        }
-
-    def body(path: str, form: str) -> Schema:
-        return {"application/json": {"schema": _named(form), "example": requests[path]}}
-
-    def response(path: str, form: str = "") -> Schema:
-        schema = _named(form) if form else {"type": "object"}
-        return {"application/json": {"schema": schema, "example": responses.get(path)}}
-
-    def text(kind: str, example: str) -> Schema:
-        return {kind: {"schema": {"type": "string"}, "example": example}}
-
-    model, protocol = f"/v2/models/{service.name}", "Open Inference Protocol: "
-    posts = {
-        "/v1/predict": _operation(
-            "Predict rows; nothing is learned.", response("/v1/predict", "Predictions"),
-            body=rows("/v1/predict", "RowsToPredict"), parameters=[_INCLUDE, _ALPHA],
-        ),
-        "/v1/step": _operation(
-            "Predict rows, then learn from them.", response("/v1/step", "Predictions"),
-            body=rows("/v1/step", "RowsBody"), parameters=[_KEY, _INCLUDE, _ALPHA, _NAMES],
-        ),
-        "/v1/adapt": _operation(
-            "Learn from rows.", response("/v1/adapt", "Learned"),
-            body=rows("/v1/adapt", "RowsBody"), parameters=[_KEY, _NAMES],
-        ),
-        "/v1/labels": _operation(
-            "Count labels that arrived late, by the ids or keys of predictions. Nothing is learned from them.",
-            response("/v1/labels", "Counted"), body=body("/v1/labels", "LabelsBody"), parameters=[_KEY],
-        ),
-        f"{model}/infer": _operation(
-            f"{protocol}predict.", response("infer"), body=body("infer", "Tensors"), error="ProtocolError"
-        ),
-        "/invocations": _operation(
-            "Predict, as MLflow's scoring server does.", response("/invocations"),
-            body=body("/invocations", "Invocation"),
-        ),
-    }  # fmt: skip
-    events, page = text("text/event-stream", _EVENT), text("text/html", "<!doctype html>...")
-    gets = {
-        "/v1/state": _operation("What accous inspect --json prints.", response("/v1/state")),
-        "/v1/trust": _operation("Three answers and the verdict.", response("/v1/trust")),
-        "/v1/history": _operation(
-            "The rounds so far, in at most 512 points.", response("/v1/history"), parameters=[_SINCE]
-        ),
-        "/v1/events": _operation("Events: reading, drift, verdict, activity.", events, parameters=[_LAST]),
-        "/report": _operation("The report, as a page.", page),
-        "/metrics": _operation("Metrics for Prometheus.", text("text/plain", _METRIC)),
-        "/v2": _operation(f"{protocol}the server.", response("/v2"), is_open=True, error="ProtocolError"),
-        model: _operation(f"{protocol}inputs and outputs.", response("model"), error="ProtocolError"),
-        f"{model}/ready": _operation(
-            f"{protocol}whether the model is ready.", response("ready"), is_open=True, error="ProtocolError"
-        ),
-        "/healthz": _operation("Whether the process is alive.", response("/healthz"), is_open=True),
-        "/readyz": _operation("Whether requests are welcome.", response("/readyz"), is_open=True),
-    }
+    requests = _requests(service)
+    paths: Schema = {}
+    for each in endpoints:
+        if each.summary:
+            operation = _operation(each, requests)
+            paths.setdefault(each.path.replace("{name}", service.name), {})[each.method.lower()] = operation
+    text = "A model that follows its inputs as they drift. Every error has the shape of Error."
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": f"accous: {service.name}",
-            "version": "1",
-            "description": "A model that follows its inputs as they drift. Every error has the shape of Error.",
-        },
-        "paths": {path: {"post": each} for path, each in posts.items()}
-        | {path: {"get": each} for path, each in gets.items()},
+        "info": {"title": f"accous: {service.name}", "version": "1", "description": text},
+        "paths": paths,
         "components": {
             "schemas": _schemas(service),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
-        "security": [{"token": []}] if not service.gate.tokens.is_open else [{}],
+        "security": [{}] if service.gate.tokens.is_open else [{"token": []}],
     }
 
 
-def _operation(
-    summary: str, content: Schema, *, body: Schema | None = None, parameters: list[Schema] | None = None,
-    is_open: bool = False, error: str = "Error",
-) -> Schema:  # fmt: skip
-    """Describe an endpoint: what it returns, what is sent, whether it needs no token, and the form of its errors."""
-    refused = {"description": "Refused.", "content": {"application/json": {"schema": _named(error)}}}
-    done = {"description": "Done.", "content": content}
-    found: Schema = {"summary": summary, "responses": {"200": done, "4XX": refused, "503": refused}}
-    if body is not None:
-        found["requestBody"] = {"required": True, "content": body}
-        found["responses"]["507"] = refused
-    if is_open:
+def _operation(endpoint: Endpoint, requests: dict[str, Schema]) -> Schema:
+    error = _named("ProtocolError" if endpoint.path.startswith("/v2") else "Error")
+    refused = {"description": "Refused.", "content": {"application/json": {"schema": error}}}
+    gives = endpoint.gives
+    schema = {"type": "string"} if "/" in gives else _named(gives) if gives else {"type": "object"}
+    content = {gives if "/" in gives else "application/json": {"schema": schema}}
+    responses = {"200": {"description": "Done.", "content": content}, "4XX": refused, "503": refused}
+    found: Schema = {"summary": endpoint.summary, "responses": responses}
+    if endpoint.takes:
+        found["requestBody"] = {"required": True, "content": requests[endpoint.takes]}
+        responses["507"] = refused
+    if endpoint.access == "open":
         found["security"] = []
-    return found | ({"parameters": parameters} if parameters else {})
+    if endpoint.parameters:
+        found["parameters"] = [each for each in _PARAMETERS if each["name"] in endpoint.parameters]
+    return found
 
 
 # --- The description as a page: every endpoint with a request that you can paste
 
 
-def interface_page(interface: Schema, assets: str, host: str) -> str:
-    """Return the page.
-
-    Parameters
-    ----------
-    interface : dict
-        In OpenAPI.
-    assets : str
-        Where the style sheets are.
-    host : str
-        Where the reader reaches the service.
-    """
-    needs_token = {} not in interface["security"]
-    sections = [
-        _section(f"{host}{path}", path, method.upper(), operation, needs_token=needs_token)
-        for path, methods in interface["paths"].items()
-        for method, operation in methods.items()
-    ]
-    title = escape(interface["info"]["title"])
-    styles = "".join(f'<link rel="stylesheet" href="{assets}/{name}.css">' for name in ("page", "live"))
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta name="color-scheme" content="light dark"><title>{title}</title>{styles}'
-        f'<link rel="icon" href="{assets}/icon.svg" type="image/svg+xml"></head>'
-        f'<body><main class="docs"><header><h1>{title}</h1><p>{escape(interface["info"]["description"])} The same for '
-        f'programs: <a href="/openapi.json">openapi.json</a>.</p></header>{"".join(sections)}</main></body></html>'
-    )
+def _sections(interface: Schema, host: str) -> str:
+    found = []
+    for path, methods in interface["paths"].items():
+        for method, operation in methods.items():
+            command = _command(f"{host}{path}", operation, needs_token={} not in interface["security"])
+            head = f'<h2><span class="method">{method.upper()}</span> <code>{escape(path)}</code></h2>'
+            text = f"<p>{escape(operation['summary'])}</p><pre>{escape(command)}</pre>"
+            found.append(f"<section>{head}{text}</section>")
+    return "".join(found)
 
 
-def _section(address: str, path: str, method: str, operation: Schema, *, needs_token: bool) -> str:
+def _command(address: str, operation: Schema, *, needs_token: bool) -> str:
     command = f"curl {address}"
     if needs_token and operation.get("security") != []:
         command += ' -H "Authorization: Bearer $TOKEN"'
-    if method == "POST":
+    if "requestBody" in operation:
         found = operation["requestBody"]["content"]["application/json"]["example"]
         body = json.dumps(found, ensure_ascii=False).replace("'", "'\\''")
         command += f" -H 'Content-Type: application/json' \\\n  -d '{body}'"
-    head = f'<section><h2><span class="method">{method}</span> <code>{escape(path)}</code></h2>'
-    return f"{head}<p>{escape(operation['summary'])}</p><pre>{escape(command)}</pre></section>"
+    return command
+
+
+# --- Responses: every one has headers that browsers obey
+
+
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    # Not "no-referrer": browsers would hide where the login form is from, and it would be refused.
+    "referrer-policy": "same-origin",
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+}
+_HTML = "text/html; charset=utf-8"
+
+
+def respond(body: bytes, media_type: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return a response; its own headers replace those that every response has."""
+    # Not as a media type, to which Starlette would add a charset.
+    all_headers = HEADERS | {"content-type": media_type} | (headers or {})
+    return Response(body, status, all_headers)
+
+
+def respond_json(result: Result) -> Response:
+    """Return a result as a response."""
+    return respond(result.body, "application/json", result.status, result.headers)
+
+
+# --- The pages for people: live, login, report and interface; made from assets that are read once
+
+
+_KINDS = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8", "svg": "image/svg+xml"}
+_OWN, _FROM_REPORT = ("live.js", "live.css", "icon.svg"), ("charts.js", "page.css")
+_POLICY = (
+    "default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; img-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_OWN_POLICY = {"content-security-policy": _POLICY.format(script="'self'", style="'self'")}
+_WRONG = '<p class="wrong" role="alert">This token is not known.</p>'
+_LOGOUT = ' · <form class="plain" method="post" action="/logout"><button>Leave</button></form>'
+_COOKIE_DAYS = 30
+
+
+class Pages:
+    """Answers people who use a browser.
+
+    Parameters
+    ----------
+    service : Service
+    described : list of Endpoint
+        What the interface says.
+    """
+
+    def __init__(self, service: Service, described: list[Endpoint]) -> None:
+        self._service = service
+        self._assets = {name: page_asset(name) for name in _FROM_REPORT} | {name: _asset(name) for name in _OWN}
+        report = Endpoint("GET", "/report", self.report, "The report, as a page.", "look", gives="text/html")
+        self._described = [*described, report]
+
+    def endpoints(self) -> list[Endpoint]:
+        """Return the addresses of the pages."""
+        return [
+            self._described[-1],
+            Endpoint("GET", "/", self.live),
+            Endpoint("GET", "/page/view", self.view, access="look"),
+            Endpoint("GET", "/docs", self.interface, access="look"),
+            Endpoint("GET", _ARROW_EXAMPLE, self.arrow_example, access="look"),
+            Endpoint("GET", "/openapi.json", self.openapi, access="look"),
+            Endpoint("GET", "/assets/{name}", self.asset),
+            Endpoint("GET", "/favicon.ico", self.icon),
+            Endpoint("POST", "/login", self.login),
+            Endpoint("POST", "/logout", self.logout),
+        ]
+
+    async def asset(self, request: Request) -> Response:
+        """Return a script or a style sheet."""
+        name = request.path_params["name"]
+        if name not in self._assets:
+            raise not_found()
+        return respond(self._assets[name].encode(), _KINDS[name.rpartition(".")[2]])
+
+    async def icon(self, _request: Request) -> Response:
+        """Return the picture that browsers ask for by themselves."""
+        return respond(self._assets["icon.svg"].encode(), _KINDS["svg"])
+
+    async def live(self, request: Request) -> Response:
+        """Return the live page, or the one that asks for a token."""
+        self._service.latest()
+        gate = self._service.gate
+        if gate.tokens.is_open or gate.has_cookie(request):
+            return self._page("live.html", logout="" if gate.tokens.is_open else _LOGOUT)
+        return self._page("login.html", wrong="")
+
+    async def view(self, _request: Request) -> Result:
+        """Return what the live page shows."""
+        return self._service.up_to_date(self._service.latest().view)
+
+    async def login(self, request: Request) -> Response:
+        """Give a cookie for a token."""
+        try:
+            form = await self._service.bodies.read(request, lambda body: body.decode("ascii"))
+            token = parse_qs(form, max_num_fields=5).get("token", [""])[0].strip()
+        except ValueError:
+            raise HttpError(400, "malformed_form", "The form cannot be read.") from None
+        if not self._service.gate.tokens.allows(token, "read"):
+            return self._page("login.html", 401, wrong=_WRONG)
+        response = RedirectResponse("/", 303, HEADERS)
+        # Behind a proxy that says so, the browser speaks HTTPS; at worst, the cookie is kept for HTTPS only.
+        forwarded = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower()
+        response.set_cookie(
+            COOKIE, cookie_of(token), _COOKIE_DAYS * 86_400,
+            secure="https" in (request.url.scheme, forwarded), httponly=True, samesite="strict",
+        )  # fmt: skip
+        return response
+
+    async def logout(self, _request: Request) -> Response:
+        """Take the cookie back."""
+        response = RedirectResponse("/", 303, HEADERS)
+        response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return response
+
+    async def report(self, _request: Request) -> Response:
+        """Return the report of the last reading."""
+        page = await asyncio.to_thread(self._service.latest().report)
+        return respond(page.encode(), _HTML, headers={"content-security-policy": _policy_of(page)})
+
+    async def openapi(self, _request: Request) -> Result:
+        """Return the description of the interface."""
+        return json_result(interface_of(self._service, self._described))
+
+    async def arrow_example(self, _request: Request) -> Response:
+        """Return a row in Arrow IPC, which JSON cannot hold."""
+        content = io.BytesIO()
+        pl.DataFrame([_ordinary_row(self._service)]).write_ipc_stream(content)
+        return respond(content.getvalue(), ARROW)
+
+    async def interface(self, request: Request) -> Response:
+        """Return the description as a page."""
+        found = interface_of(self._service, self._described)
+        sections = _sections(found, request.headers.get("host") or "localhost:8321")
+        return self._page("docs.html", text=escape(found["info"]["description"]), sections=sections)
+
+    def _page(self, template: str, status: int = 200, **parts: str) -> Response:
+        """Fill a template in one pass; ``parts`` are HTML already."""
+        parts["name"] = escape(self._service.name)
+        page = re.sub(r"\[\[(\w+)\]\]", lambda place: parts[place[1]], _asset(template))
+        return respond(page.encode(), _HTML, status, _OWN_POLICY)
+
+
+def _asset(name: str) -> str:
+    return files("accous.service").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _policy_of(page: str) -> str:
+    """Return a policy that allows exactly the script and the style that are in a page of ours."""
+    found = {}
+    for tag in ("script", "style"):
+        inside = re.findall(rf"<{tag}>(.*?)</{tag}>", page, flags=re.DOTALL)
+        hashes = [b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in inside]
+        found[tag] = " ".join(f"'sha256-{each}'" for each in hashes) or "'none'"
+    return _POLICY.format(**found)
+
+
+def not_found() -> HttpError:
+    """Return the error of an address that there is not."""
+    return HttpError(404, "not_found", "There is nothing at this address; /docs lists what there is.", headers=CLOSE)

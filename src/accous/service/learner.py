@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 import numpy as np
 import polars as pl
@@ -275,25 +276,9 @@ def _resolve(results: list[tuple[Pending, Result | HttpError]]) -> None:
 # --- The learner: one thread that logs the pending batches in one piece, learns from them in order, and saves
 
 
-_MOST_IN_GROUP, _MOST_BYTES_IN_GROUP = 256, 16 << 20
+_MOST_IN_GROUP, _MOST_BYTES_IN_GROUP, _MOST_LOG_BYTES = 256, 16 << 20, 64 << 20
 _SECONDS_BETWEEN_RESULTS = 0.002
 _REPLAYED = {"idempotent-replayed": "true"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class SaveEvery:
-    """When the learner saves the model and starts its log again; whichever comes first.
-
-    Attributes
-    ----------
-    batches : int
-    seconds : float
-    log_bytes : int
-    """
-
-    batches: int = 5_000
-    seconds: float = 60.0
-    log_bytes: int = 64 << 20
 
 
 class Learner:
@@ -302,28 +287,30 @@ class Learner:
     Parameters
     ----------
     owned : OwnedModel
-    folder : Path
-        Of the model.
     limits : Limits
-    save_every : SaveEvery
     metrics : Metrics
+    save_batches, save_seconds
+        The model is saved, and the log started again, after so many of them, whichever comes first.
 
     Attributes
     ----------
+    executor : Executor
+        Carries the batches out.
     n_done : int
         Records of the log that the model contains now.
     """
 
     def __init__(
-        self, owned: OwnedModel, *, folder: Path, limits: Limits, save_every: SaveEvery, metrics: Metrics
+        self, owned: OwnedModel, limits: Limits, metrics: Metrics, *, save_batches: int, save_seconds: float
     ) -> None:
-        self._table_model, self._folder, self._idempotency_path = owned.table_model, folder, owned.idempotency_path
-        self._log, self._idempotency, self._executor = owned.log, owned.idempotency, owned.executor
-        self._limits, self._save_every, self._metrics = limits, save_every, metrics
-        self._queue: deque[Pending] = deque()
+        self._table_model, self._folder = owned.table_model, owned.folder
+        self._log, self._idempotency, self.executor = owned.log, owned.idempotency, owned.executor
+        self._limits, self._metrics = limits, metrics
+        self._save_batches, self._save_seconds = save_batches, save_seconds
+        self._queue: SimpleQueue[Pending | None] = SimpleQueue()  # None: look around
         self._n_bytes = 0  # of the bodies in the queue
         self._in_flight: dict[str, Pending] = {}
-        self._lock = threading.Condition()
+        self._lock = threading.Lock()
         self._is_stopping = False
         self._save_error: Exception | None = None
         self.n_done = self._log.n_records
@@ -333,12 +320,7 @@ class Learner:
     @property
     def n_pending(self) -> int:
         """Batches in the queue."""
-        return len(self._queue)
-
-    @property
-    def n_rows(self) -> int:
-        """Rows of all rounds."""
-        return self._executor.n_rows
+        return self._queue.qsize()
 
     @property
     def is_alive(self) -> bool:
@@ -359,7 +341,7 @@ class Learner:
         """
         with self._lock:
             self._is_stopping = True
-            self._lock.notify()
+        self._queue.put(None)
         if self._thread.ident is not None:
             self._thread.join()
         if self._save_error is not None:
@@ -370,14 +352,10 @@ class Learner:
 
     def require_room(self) -> None:
         """Refuse a batch while the queue is full, before its body is read."""
-        if len(self._queue) >= self._limits.queue or self._n_bytes >= self._limits.queue_bytes:
+        if self._queue.qsize() >= self._limits.queue or self._n_bytes >= self._limits.queue_bytes:
             self._metrics.refused_batches.inc()
             text = "Too many batches are waiting for the learner: try again in a second."
             raise HttpError(429, "queue_full", text, headers={"retry-after": "1"})
-
-    def parse(self, record: Record) -> Parsed:
-        """Return the rows or labels of a record; refuse what cannot be learned from."""
-        return self._executor.parse(record)
 
     async def learn(self, record: Record, parsed: Parsed) -> Result:
         """Queue a batch; return its result when it is durable and learned, or the first result of the same request.
@@ -393,13 +371,13 @@ class Learner:
             known = None if record.key is None else self._find_known(record.key, record.digest)
             if isinstance(known, Result):
                 return known
-            pending = known or Pending(record, parsed, loop.create_future())
             if known is None:
+                pending = Pending(record, parsed, loop.create_future())
                 self._put(pending)
-        if known is None:
-            pending.timer = loop.call_later(self._limits.queue_seconds, self._give_up, pending)
-        # Shielded: who waits for the same result still gets it when this request is given up.
-        return await asyncio.shield(pending.future)
+        if known is not None:
+            return await asyncio.shield(known.future)
+        pending.timer = loop.call_later(self._limits.queue_seconds, self._give_up, pending)
+        return await pending.future
 
     def _find_known(self, key: str, digest: bytes) -> Result | Pending | None:
         stored, pending = self._idempotency.response(key), self._in_flight.get(key)
@@ -416,9 +394,8 @@ class Learner:
         self.require_room()
         if pending.record.key is not None:
             self._in_flight[pending.record.key] = pending
-        self._queue.append(pending)
         self._n_bytes += len(pending.record.body)
-        self._lock.notify()
+        self._queue.put(pending)
 
     def _give_up(self, pending: Pending) -> None:
         """Give a batch back that the learner has not taken in time; called in the event loop."""
@@ -442,23 +419,27 @@ class Learner:
             if self._is_save_due():
                 self.save()
         self.save(is_last=True)
-        self._executor.close()
+        self.executor.close()
 
     def _take(self) -> list[Pending] | None:
         """Return the batches that are pending; none if it is time to look around, None at the end."""
         group: list[Pending] = []
-        with self._lock:
-            if not self._queue and not self._is_stopping:
-                self._lock.wait(timeout=1.0)
-            n_bytes = 0
-            while self._queue and len(group) < _MOST_IN_GROUP and n_bytes < _MOST_BYTES_IN_GROUP:
-                pending = self._queue.popleft()
-                self._n_bytes -= len(pending.record.body)
-                if not pending.is_given_up:
-                    pending.is_taken = True
+        n_bytes = 0
+        try:
+            pending = self._queue.get(timeout=0.0 if self._is_stopping else 1.0)
+            while pending is not None:
+                with self._lock:
+                    self._n_bytes -= len(pending.record.body)
+                    pending.is_taken = not pending.is_given_up
+                if pending.is_taken:
                     group.append(pending)
                     n_bytes += len(pending.record.body)
-            return None if not group and self._is_stopping else group
+                if len(group) == _MOST_IN_GROUP or n_bytes >= _MOST_BYTES_IN_GROUP:
+                    break
+                pending = self._queue.get_nowait()
+        except Empty:
+            pass
+        return None if not group and self._is_stopping and self._queue.empty() else group
 
     def _carry_out(self, group: list[Pending]) -> None:
         started = time.perf_counter()
@@ -477,7 +458,7 @@ class Learner:
         last = time.perf_counter()
         for place, pending in enumerate(group):
             began = time.perf_counter()
-            done.append((pending, self._executor.carry_out(number + place, pending.record, pending.parsed)))
+            done.append((pending, self.executor.carry_out(number + place, pending.record, pending.parsed)))
             now = time.perf_counter()
             self._metrics.learn_seconds.observe(now - began)
             self._n_since_save += 1
@@ -511,16 +492,15 @@ class Learner:
         return 0 if position is None else position.n_records
 
     def _is_save_due(self) -> bool:
-        rule, n_new = self._save_every, self._n_since_save
-        is_long_ago = time.monotonic() - self._last_save >= rule.seconds
-        return n_new >= rule.batches or bool(n_new and is_long_ago) or self._log.n_bytes >= rule.log_bytes
+        n_new, is_long_ago = self._n_since_save, time.monotonic() - self._last_save >= self._save_seconds
+        return n_new >= self._save_batches or bool(n_new and is_long_ago) or self._log.n_bytes >= _MOST_LOG_BYTES
 
     def save(self, *, is_last: bool = False) -> None:
         """Save what is kept, then the model, then start the log again; a crash anywhere between loses nothing."""
         began = time.perf_counter()
         self._last_save = time.monotonic()
         try:
-            self._idempotency.save(self._idempotency_path, self._log.name)
+            self._idempotency.save(self._folder / FOLDER / IDEMPOTENCY, self._log.name)
             self._table_model.log_position = LogPosition(self._log.name, self._log.n_records)
             save_table_model(self._table_model, self._folder, is_last=is_last)
             self._n_since_save = 0
@@ -548,24 +528,24 @@ class OwnedModel:
 
     Attributes
     ----------
+    folder : Path
     table_model : TableModel
     reader : BatchReader
     log : BatchLog
     idempotency : Idempotency
     executor : Executor
-    idempotency_path : Path
     n_replayed : int
         Records that were learned from again, because the model had not been saved with them.
     n_cut : int
         Bytes of an incomplete last group of the log, which were cut off.
     """
 
+    folder: Path
     table_model: TableModel
     reader: BatchReader
     log: BatchLog
     idempotency: Idempotency
     executor: Executor
-    idempotency_path: Path
     n_replayed: int
     n_cut: int
 
@@ -602,38 +582,32 @@ def open_owned(folder: Path, limits: Limits, estimator: str | None = None) -> Ow
     n_replayed = _replay(table_model, opened, again, place / LOG)
     reader = BatchReader(table_model, limits)
     executor = Executor(table_model, reader, idempotency, store)
-    return OwnedModel(
-        table_model, reader, opened.log, idempotency, executor, place / IDEMPOTENCY, n_replayed, opened.n_cut
-    )
+    return OwnedModel(folder, table_model, reader, opened.log, idempotency, executor, n_replayed, opened.n_cut)
 
 
 def _open_log(table_model: TableModel, path: Path) -> tuple[Opened, bool]:
     """Return the log, and whether the model does not know it yet."""
     position = table_model.log_position
-    if not path.is_file():
-        if position is None:
-            return Opened(BatchLog.create(path), [], 0), True
+    own, n_records = (None, 0) if position is None else (position.log, position.n_records)
+    if path.is_file():
+        opened = open_log(path)
+        if opened.n_cut:
+            LOGGER.warning(
+                "%s: cut off %d bytes of a last group that was not complete, and kept them in %s",
+                path, opened.n_cut, opened.cut,
+            )  # fmt: skip
+        name, n_found = opened.log.name, opened.log.n_records
+        if name == own and n_found >= n_records:
+            return opened, False
+        opened.log.close()
+        aside = path.with_name(f"{path.name}.{name[:8]}")
+        path.rename(aside)
+        if n_found:
+            LOGGER.warning("%s belongs to another model, or is older than this one: it is now %s", path, aside)
+    elif position is not None:
         # The model was copied without its log, or the log was lost: what the model contains is all there is.
         LOGGER.warning("%s is missing: requests that were sent before are not known", path)
-        return Opened(BatchLog.create(path, position.log, position.n_records), [], 0), True
-    opened = open_log(path)
-    if opened.n_cut:
-        LOGGER.warning(
-            "%s: cut off %d bytes of a last group that was not complete, and kept them in %s",
-            path, opened.n_cut, opened.cut,
-        )  # fmt: skip
-    if position is not None and position.log == opened.log.name and opened.log.n_records >= position.n_records:
-        return opened, False
-    if position is None and opened.log.n_records == 0:
-        return opened, True
-    opened.log.close()
-    if position is not None and position.log == opened.log.name:
-        # An older copy of the log, all of which the model contains.
-        return Opened(BatchLog.create(path, position.log, position.n_records), [], opened.n_cut), False
-    aside = path.with_name(f"{path.name}.{opened.log.name[:8]}")
-    path.rename(aside)
-    LOGGER.warning("%s belongs to another model that was in this folder: it is now %s", path, aside)
-    return Opened(BatchLog.create(path), [], opened.n_cut), True
+    return Opened(BatchLog.create(path, own, n_records), [], 0), True
 
 
 def _replay(table_model: TableModel, opened: Opened, executor: Executor, path: Path) -> int:

@@ -16,15 +16,7 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from accous.diagnostics.trust import VERDICTS
-from accous.report.figures import (
-    MEASURED_LATE,
-    Figure,
-    error_figure,
-    lengths_figure,
-    moved_figure,
-    place_of_rounds,
-    sample_size_figure,
-)
+from accous.report.figures import error_figure, lengths_figure, moved_figure, sample_size_figure
 from accous.report.page import NOTES, TITLES, event_rows, render_page, tile_rows
 from accous.report.words import ReportSource, answer_rows, judge_in_words, report_source
 from accous.table.history import COUNTS, MEANS
@@ -121,12 +113,7 @@ _ADDRESSES = {
 _ANSWER_TONES = {"yes": "good", "no": "bad", "not known": "none"}
 
 
-def page_view(
-    source: ReportSource,
-    state: dict[str, Any],
-    measured: list[list[float]],
-    n_records: int,
-) -> dict[str, Any]:
+def page_view(source: ReportSource, state: dict[str, Any]) -> dict[str, Any]:
     """Return what the page shows.
 
     Parameters
@@ -134,15 +121,10 @@ def page_view(
     source : ReportSource
     state : dict
         What ``accous inspect --json`` prints.
-    measured : list of (round, error, low, high, labels)
-        What late labels had measured by some rounds.
-    n_records : int
-        Of the log.
     """
     verdict = judge_in_words(source)
     headings, rows = event_rows(source)
     return {
-        "records": n_records,
         "name": source.name,
         "rounds": state["rounds"],
         "rows": source.history.totals()["n_rows"],
@@ -159,7 +141,7 @@ def page_view(
             for question, answer, sentence in answer_rows(source)
         ],
         "tiles": [{"name": name, "value": value, "note": note} for name, value, note in tile_rows(source)],
-        "charts": _charts(source, measured),
+        "charts": _charts(source),
         "changes": {"headings": headings, "rows": rows, "all": len(source.events)},
         "findings": list(state["findings"]),
     }
@@ -172,9 +154,9 @@ def _for_service(text: str) -> str:
     return text
 
 
-def _charts(source: ReportSource, measured: list[list[float]]) -> dict[str, dict[str, Any]]:
-    figures: dict[str, Figure | None] = {
-        "error": _with_labels(source, error_figure(source), measured),
+def _charts(source: ReportSource) -> dict[str, dict[str, Any]]:
+    figures = {
+        "error": error_figure(source),
         "sample": sample_size_figure(source),
         "moved": moved_figure(source),
         "lengths": lengths_figure(source),
@@ -186,30 +168,10 @@ def _charts(source: ReportSource, measured: list[list[float]]) -> dict[str, dict
     }
 
 
-def _with_labels(source: ReportSource, figure: Figure | None, measured: list[list[float]]) -> Figure | None:
-    """Add what late labels had measured, where the time line reaches back to it."""
-    ends = source.history.rounds
-    notes = [note for note in measured if len(ends) and note[0] <= source.history.n_rounds]
-    if figure is None or not notes or any(each["name"] == MEASURED_LATE for each in figure["series"]):
-        return figure
-    rounds, errors, lows, highs = (list(column) for column in list(zip(*notes, strict=True))[:4])
-    series = {
-        "kind": "dots",
-        "name": MEASURED_LATE,
-        "colour": "measured",
-        "x": place_of_rounds(source, [int(each) for each in rounds]),
-        "y": [round(each, 5) for each in errors],
-        "low": [round(each, 5) for each in lows],
-        "high": [round(each, 5) for each in highs],
-    }
-    return figure | {"series": [*figure["series"], series]}
-
-
 # --- What people look at, computed on a timer from a copy of the model and never by a request
 
 
 # A reading costs as much as tens of rounds: it takes at most a twentieth of the time.
-_FEWEST_LABELS = 10  # fewer say nothing
 _LEAST_SECONDS, _SHARE_OF_TIME = 1.0, 20.0
 
 
@@ -275,23 +237,15 @@ class ReadingTimer:
         Of the model, for people.
     n_records : callable
         Returns the number of the last record that the model contains.
-    measured : list
-        What late labels had measured by some rounds; readings add to it.
     on_reading : callable
         Called with each new reading and the one before, in the timer's thread.
     """
 
     def __init__(
-        self,
-        *,
-        table_model: TableModel,
-        name: str,
-        n_records: Callable[[], int],
-        measured: list[list[float]],
+        self, table_model: TableModel, name: str, n_records: Callable[[], int],
         on_reading: Callable[[Reading, Reading | None], None],
-    ) -> None:
-        self._table_model, self._name, self._n_records = table_model, name, n_records
-        self._measured, self._on_reading = measured, on_reading
+    ) -> None:  # fmt: skip
+        self._table_model, self._name, self._n_records, self._on_reading = table_model, name, n_records, on_reading
         self._is_stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="readings", daemon=True)
         self.latest = self._read(None)
@@ -330,24 +284,10 @@ class ReadingTimer:
             # A record counts after its round: at worst there is one more reading.
             n_records, snapshot = self._n_records(), self._table_model.snapshot()
         state = _without_places(summarize_table_model(snapshot)["state"])
-        self._note_measured(state)
         source = report_source(snapshot, self._name)
-        view = page_view(source, state, self._measured, n_records)
-        reading = Reading(n_records, source, state, view)
+        reading = Reading(n_records, source, state, page_view(source, state))
         self._on_reading(reading, before)
         return reading
-
-    def _note_measured(self, state: dict[str, Any]) -> None:
-        """Note what labels have measured; when there are too many notes, every other one goes."""
-        is_new = state.get("measured_error") is not None and not state["labels_outdated"]
-        if not is_new or state["labelled_rows"] < _FEWEST_LABELS:
-            return
-        names = ("measured_error", "measured_error_low", "measured_error_high", "labelled_rows")
-        note = [float(state["rounds"]), *(float(state[name]) for name in names)]
-        if not self._measured or self._measured[-1][4] != note[4]:
-            self._measured.append(note)
-        if len(self._measured) > 128:
-            del self._measured[:-1:2]
 
 
 def _without_places(state: dict[str, Any]) -> dict[str, Any]:
@@ -366,16 +306,8 @@ def _plain(values: Any) -> list[float | None]:
 
 
 EventId = tuple[int, int]
-_MOST, _MOST_TOLD = 2_000, 8
+_MOST = 2_000
 _SECONDS_BETWEEN_SIGNS_OF_LIFE = 15.0
-
-
-class _Follower:
-    """Somebody who reads the stream now."""
-
-    def __init__(self) -> None:
-        self.is_news = asyncio.Event()
-        self.told: deque[bytes] = deque(maxlen=_MOST_TOLD)
 
 
 class Events:
@@ -387,7 +319,7 @@ class Events:
 
     def __init__(self) -> None:
         self._kept: deque[tuple[EventId, bytes]] = deque(maxlen=_MOST)
-        self._followers: set[_Follower] = set()
+        self._followers: set[asyncio.Event] = set()
         self._is_closed = False
 
     def add(self, n_records: int, events: list[tuple[str, Any]]) -> None:
@@ -397,21 +329,9 @@ class Events:
             self._kept.append(((n_records, place), head + msgspec.json.encode(content) + b"\n\n"))
         self._wake()
 
-    def tell(self, kind: str, content: Any) -> None:
-        """Tell those who follow now; what is told so has no id, and is not kept."""
-        message = f"event: {kind}\ndata: ".encode() + msgspec.json.encode(content) + b"\n\n"
-        for follower in self._followers:
-            follower.told.append(message)
-        self._wake()
-
-    @property
-    def n_followers(self) -> int:
-        """How many listen."""
-        return len(self._followers)
-
     def _wake(self) -> None:
-        for follower in self._followers:
-            follower.is_news.set()
+        for is_news in self._followers:
+            is_news.set()
 
     def close(self) -> None:
         """End all streams: the service stops."""
@@ -423,8 +343,8 @@ class Events:
 
         If events after ``last`` are no longer kept, an event ``reset`` says so: what is shown must be fetched again.
         """
-        follower = _Follower()
-        self._followers.add(follower)
+        is_news = asyncio.Event()
+        self._followers.add(is_news)
         try:
             yield b"retry: 1000\n\n"
             if last is not None and self._has_forgotten(last):
@@ -434,16 +354,14 @@ class Events:
                 for number, content in [each for each in self._kept if each[0] > place]:
                     place = number
                     yield content
-                while follower.told:
-                    yield follower.told.popleft()
                 try:
                     async with asyncio.timeout(_SECONDS_BETWEEN_SIGNS_OF_LIFE):
-                        await follower.is_news.wait()
+                        await is_news.wait()
                 except TimeoutError:
                     yield b": still here\n\n"
-                follower.is_news.clear()
+                is_news.clear()
         finally:
-            self._followers.discard(follower)
+            self._followers.discard(is_news)
 
     def _has_forgotten(self, last: EventId) -> bool:
         """Whether there may have been events after this one that are not kept; also if the id is from the future."""

@@ -23,14 +23,12 @@ from accous.service.bodies import MadePrediction
 #     counts
 
 
-_MAGIC = b"accous batch log 2\n"
-# Its groups have checks without the log's name: the bytes of a request could look like a group.
-_FIRST_MAGIC = b"accous batch log 1\n"
+_MAGIC = b"accous batch log 3\n"
 _HEAD = struct.Struct("<16sQ")  # the log's own name, and the number of records before this file
 _GROUP = struct.Struct("<IQ")  # bytes of the group, and the number of records before it
-_CHECK_BYTES = 16
+_CHECK_BYTES = 16  # half of them for the head alone
 _START = len(_MAGIC) + _HEAD.size + _CHECK_BYTES
-_MOST_RECORDS = 1 << 48  # more than there will ever be
+_MOST_CHECKED = 16  # times the bytes of a file
 
 
 class LogError(OSError):
@@ -96,12 +94,10 @@ class BatchLog:
         Records that it ever had.
     n_bytes : int
         Length of the file.
-    key : bytes
-        Of the checks of groups.
     """
 
-    def __init__(self, path: Path, name: str, n_records: int, n_bytes: int, key: bytes) -> None:
-        self._path, self.name, self.n_records, self.n_bytes, self._key = path, name, n_records, n_bytes, key
+    def __init__(self, path: Path, name: str, n_records: int, n_bytes: int) -> None:
+        self._path, self.name, self.n_records, self.n_bytes = path, name, n_records, n_bytes
         self._descriptor = open_to_write(path, os.O_WRONLY | os.O_APPEND)
         self.is_broken = False
 
@@ -111,7 +107,7 @@ class BatchLog:
         name = secrets.token_hex(16) if name is None else name
         head = _MAGIC + _HEAD.pack(bytes.fromhex(name), n_records)
         write_atomically(path.parent, lambda stream: stream.write(head + _check(head)), name=path.name)
-        return cls(path, name, n_records, _START, bytes.fromhex(name))
+        return cls(path, name, n_records, _START)
 
     @property
     def is_empty(self) -> bool:
@@ -128,7 +124,7 @@ class BatchLog:
         """
         payload = msgspec.msgpack.encode(records)
         head = _GROUP.pack(len(payload), self.n_records)
-        content = memoryview(b"".join((head, _check(head, payload, key=self._key), payload)))
+        content = memoryview(b"".join((head, _check(head, payload, name=self.name), payload)))
         if self.is_broken:
             raise LogError("the log could not be repaired after an error of the disk")
         try:
@@ -146,7 +142,7 @@ class BatchLog:
         """Drop the records: the model contains them."""
         fresh = BatchLog.create(self._path, self.name, self.n_records)
         os.close(self._descriptor)
-        self._descriptor, self._key = fresh._descriptor, fresh._key
+        self._descriptor = fresh._descriptor
         self.n_bytes, self.is_broken = fresh.n_bytes, False
 
     def close(self) -> None:
@@ -171,48 +167,39 @@ def open_log(path: Path) -> Opened:
         If the file is not a log, or damaged before its last group.
     """
     content = path.read_bytes()
-    name, records, end, key = _read_records(path, content)
-    n_records = records[-1][0] if records else _read_head(path, content)[1]
+    name, n_records, records, end = _read_records(path, content)
     n_cut = len(content) - end
-    if n_cut and _has_group_after(content, end, key):
+    if n_cut and _has_group_after(content, end, n_records, name):
         raise CheckpointError(
             f"{path} is damaged at byte {end:,}, and what follows is not: restore the folder from a copy."
         )
     cut = _cut_off(path, content, end, n_records) if n_cut else None
-    return Opened(BatchLog(path, name, n_records, end, key), records, n_cut, cut)
+    return Opened(BatchLog(path, name, n_records, end), records, n_cut, cut)
 
 
 def count_records(path: Path) -> tuple[str, int]:
     """Return the name of a log and how many records it ever had; the file stays as it is."""
-    content = path.read_bytes()
-    name, records, _, _ = _read_records(path, content)
-    return name, records[-1][0] if records else _read_head(path, content)[1]
+    return _read_records(path, path.read_bytes())[:2]
 
 
-def _read_records(path: Path, content: bytes) -> tuple[str, list[tuple[int, Record]], int, bytes]:
-    """Return the log's name, its numbered records, where the last whole group ends, and the key of the checks."""
-    name, n_records, key = _read_head(path, content)
+def _read_records(path: Path, content: bytes) -> tuple[str, int, list[tuple[int, Record]], int]:
+    """Return the log's name, how many records it ever had, those that it has, and where the last whole group ends."""
+    head, check = content[: _START - _CHECK_BYTES], content[_START - _CHECK_BYTES : _START]
+    if not content.startswith(_MAGIC) or check != _check(head):
+        raise CheckpointError(f"{path} is not a log that accous serve has written: restore it from a copy.")
+    named, n_records = _HEAD.unpack_from(content, len(_MAGIC))
+    name, end = named.hex(), _START
     records: list[tuple[int, Record]] = []
-    end = _START
-    while (payload := _group_at(content, end, n_records, key)) is not None:
+    while (payload := _group_at(content, end, n_records, name)) is not None:
         with expecting_own_content(path):
             group = msgspec.msgpack.decode(payload, type=list[Record])
         records += enumerate(group, n_records + 1)
         n_records += len(group)
         end += _GROUP.size + _CHECK_BYTES + len(payload)
-    return name, records, end, key
+    return name, n_records, records, end
 
 
-def _read_head(path: Path, content: bytes) -> tuple[str, int, bytes]:
-    """Return the log's name, the number of records before this file, and the key of its checks."""
-    head, check = content[: _START - _CHECK_BYTES], content[_START - _CHECK_BYTES : _START]
-    if not content.startswith((_MAGIC, _FIRST_MAGIC)) or check != _check(head):
-        raise CheckpointError(f"{path} is not a log that accous serve has written: restore it from a copy.")
-    name, n_records = _HEAD.unpack_from(content, len(_MAGIC))
-    return name.hex(), n_records, name if content.startswith(_MAGIC) else b""
-
-
-def _group_at(content: bytes, start: int, first: int | None, key: bytes) -> bytes | None:
+def _group_at(content: bytes, start: int, first: int | None, name: str) -> bytes | None:
     """Return the payload of the group that starts here; None if there is none that is whole.
 
     Parameters
@@ -222,19 +209,26 @@ def _group_at(content: bytes, start: int, first: int | None, key: bytes) -> byte
     start : int
     first : int, optional
         Records before it; None: any number.
-    key : bytes
+    name : str
+        Of the log.
     """
     inside = start + _GROUP.size + _CHECK_BYTES
-    if inside > len(content):
+    if not _has_head(content, start, name):
         return None
     head = content[start : start + _GROUP.size]
     length, n_before = _GROUP.unpack(head)
     payload = content[inside : inside + length]
-    is_whole = len(payload) == length and content[start + _GROUP.size : inside] == _check(head, payload, key=key)
+    is_whole = len(payload) == length and content[start + _GROUP.size : inside] == _check(head, payload, name=name)
     return payload if is_whole and first in (None, n_before) else None
 
 
-def _has_group_after(content: bytes, start: int, key: bytes) -> bool:
+def _has_head(content: bytes, start: int, name: str) -> bool:
+    inside = start + _GROUP.size + _CHECK_BYTES
+    check = _check(content[start : start + _GROUP.size], name=name)[: _CHECK_BYTES // 2]
+    return inside <= len(content) and content.startswith(check, start + _GROUP.size)
+
+
+def _has_group_after(content: bytes, start: int, n_records: int, name: str) -> bool:
     """Whether a whole group begins anywhere behind a place; its length cannot be trusted to say where."""
     n_places = len(content) - start - _GROUP.size - _CHECK_BYTES
     if n_places <= 0:
@@ -242,8 +236,15 @@ def _has_group_after(content: bytes, start: int, key: bytes) -> bool:
     # Read at every byte, not at every fourth: a view costs no memory.
     lengths = np.ndarray((n_places,), "<u4", content, offset=start, strides=(1,))
     n_before = np.ndarray((n_places,), "<u8", content, offset=start + 4, strides=(1,))
-    is_likely = (lengths > 0) & (lengths <= n_places) & (n_before < _MOST_RECORDS)
-    return any(_group_at(content, start + place, None, key) for place in np.flatnonzero(is_likely).tolist())
+    is_likely = (lengths > 0) & (lengths <= n_places) & (n_before > n_records) & (n_before <= n_records + n_places)
+    n_checked = 0
+    for place in np.flatnonzero(is_likely).tolist():
+        if _has_head(content, start + place, name):
+            n_checked += int(lengths[place])
+            # Only who knows the log's name can make so many heads: it would take forever to follow them.
+            if n_checked > _MOST_CHECKED * len(content) or _group_at(content, start + place, None, name) is not None:
+                return True
+    return False
 
 
 def _cut_off(path: Path, content: bytes, end: int, n_records: int) -> Path:
@@ -256,11 +257,12 @@ def _cut_off(path: Path, content: bytes, end: int, n_records: int) -> Path:
     return kept
 
 
-def _check(*parts: bytes, key: bytes = b"") -> bytes:
-    digest = hashlib.blake2b(digest_size=_CHECK_BYTES, key=key)
-    for part in parts:
-        digest.update(part)
-    return digest.digest()
+def _check(head: bytes, payload: bytes = b"", name: str = "") -> bytes:
+    """Return checksums of a head and of all; with the log's name, the bytes of a request cannot look like a group."""
+    digest = hashlib.blake2b(head, digest_size=_CHECK_BYTES // 2, key=bytes.fromhex(name))
+    of_head = digest.digest()
+    digest.update(payload)
+    return of_head + digest.digest()
 
 
 def _sync(descriptor: int) -> None:
@@ -293,7 +295,6 @@ class _Content(msgspec.Struct, array_like=True):
     log: str
     responses: list[tuple[str, StoredResponse]]
     predictions: list[tuple[str, str, int]]
-    measured: list[list[float]] = []
 
 
 class Idempotency:
@@ -303,11 +304,6 @@ class Idempotency:
     ----------
     most_responses, most_bytes, most_predictions : int
         How many responses, how many bytes of them, and how many predictions are kept.
-
-    Attributes
-    ----------
-    measured : list of (round, error, low, high)
-        What late labels had measured by some rounds, for the page.
     """
 
     def __init__(
@@ -317,7 +313,6 @@ class Idempotency:
         self._responses: OrderedDict[str, StoredResponse] = OrderedDict()
         self._predictions: OrderedDict[str, MadePrediction] = OrderedDict()
         self._n_bytes = 0
-        self.measured: list[list[float]] = []
 
     def response(self, key: str) -> StoredResponse | None:
         """Return the first response to the request with this key."""
@@ -349,7 +344,7 @@ class Idempotency:
     def save(self, path: Path, log: str) -> None:
         """Write everything to a file, in one step."""
         predictions = [(key, *each) for key, each in self._predictions.items()]
-        content = msgspec.msgpack.encode(_Content(log, list(self._responses.items()), predictions, self.measured))
+        content = msgspec.msgpack.encode(_Content(log, list(self._responses.items()), predictions))
         head = _STORE_MAGIC + hashlib.sha256(content).digest()
         write_atomically(path.parent, lambda stream: (stream.write(head), stream.write(content)), name=path.name)
 
@@ -379,5 +374,4 @@ def load_idempotency(path: Path, log: str) -> Idempotency:
             found.keep_response(key, response)
         for key, prediction, number in saved.predictions:
             found.keep_predictions([key], [prediction], number)
-        found.measured = saved.measured
     return found

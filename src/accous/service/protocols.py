@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from accous.service.bodies import (
     Batch,
+    BatchReader,
     HttpError,
     Limits,
     Result,
@@ -30,7 +31,7 @@ from accous.table.kinds import ClassKind, LabelKind
 from accous.text import count
 
 if TYPE_CHECKING:
-    from accous.service.app import Served, Service
+    from accous.service.app import Service
 
 # --- The Open Inference Protocol, version 2, for predictions: what clients of KServe, MLServer and Triton speak
 
@@ -43,7 +44,9 @@ _TYPES = {
 _OUTPUTS = ("predict", "probabilities", "ratio")
 
 
-class _Tensor(msgspec.Struct):
+class Tensor(msgspec.Struct):
+    """A column of rows, or all of them."""
+
     name: str
     shape: list[int]
     datatype: str
@@ -51,16 +54,20 @@ class _Tensor(msgspec.Struct):
     parameters: dict[str, Any] = {}
 
 
-class _Output(msgspec.Struct):
+class Output(msgspec.Struct):
+    """A part of the response that is wanted."""
+
     name: str
     parameters: dict[str, Any] = {}
 
 
-class _Request(msgspec.Struct):
-    inputs: list[_Tensor]
+class InferBody(msgspec.Struct):
+    """A request of the Open Inference Protocol."""
+
+    inputs: list[Tensor]
     id: str | None = None
     parameters: dict[str, Any] = {}
-    outputs: list[_Output] = []
+    outputs: list[Output] = []
 
 
 class Inference:
@@ -96,14 +103,14 @@ class Inference:
     async def model(self, request: Request) -> Result:
         """Describe the model's inputs and outputs."""
         self._require_name(request)
-        served = self._service.served()
-        encoder, kind = served.table_model.encoder, served.table_model.kind
+        reader = self._service.reader()
+        encoder, kind = reader.table_model.encoder, reader.table_model.kind
         kinds = {plan.name: "FP64" if isinstance(plan, NumberColumn) else "BYTES" for plan in encoder.used}
         outputs: list[dict[str, Any]] = [{"name": "predict", "datatype": _type_of(kind), "shape": [-1]}]
         if isinstance(kind, ClassKind):
             outputs.append({"name": "probabilities", "datatype": "FP64", "shape": [-1, len(kind.names)]})
         outputs.append({"name": "ratio", "datatype": "FP64", "shape": [-1]})
-        inputs = [{"name": name, "datatype": kinds[name], "shape": [-1]} for name in served.reader.columns]
+        inputs = [{"name": name, "datatype": kinds[name], "shape": [-1]} for name in reader.columns]
         content = {"name": self._service.name, "versions": [VERSION], "platform": "accous"}
         return json_result(content | {"inputs": inputs, "outputs": outputs})
 
@@ -114,23 +121,23 @@ class Inference:
         return await self._service.bodies.read(request, partial(self._infer, head))
 
     def _infer(self, head: str, body: bytes) -> Result:
-        served, limits = self._service.served(), self._service.limits
+        reader, limits = self._service.reader(), self._service.limits
         asked, rest = _split(body, head, limits)
         require_columns(len(asked.inputs), limits)
-        columns = _columns(asked, rest, served.reader.columns)
+        columns = _columns(asked, rest, reader.columns)
         names, values = list(columns), list(columns.values())
         require_rows(len(values[0]) if values else 0, limits)
         rows = [dict(zip(names, each, strict=True)) for each in zip(*values, strict=True)]
-        batch = served.reader.read_rows(rows)
-        outputs = self._outputs(served, batch, [output.name for output in asked.outputs])
+        batch = reader.read_rows(rows)
+        outputs = self._outputs(reader, batch, [output.name for output in asked.outputs])
         content: dict[str, Any] = {"model_name": self._service.name, "model_version": VERSION, "outputs": outputs}
         return json_result(content if asked.id is None else content | {"id": asked.id})
 
-    def _outputs(self, served: Served, batch: Batch, wanted: list[str]) -> list[dict[str, Any]]:
+    def _outputs(self, reader: BatchReader, batch: Batch, wanted: list[str]) -> list[dict[str, Any]]:
         needs_ratio = not wanted or "ratio" in wanted
-        played, kind = self._service.predict(served, batch, needs_ratio=needs_ratio), served.table_model.kind
+        played, kind = self._service.predict(reader, batch, needs_ratio=needs_ratio), reader.table_model.kind
         n_rows = len(batch.X)
-        predictions = plain_predictions(served.table_model.kind, played)
+        predictions = plain_predictions(reader.table_model.kind, played)
         found: dict[str, tuple[str, list[int], list[Any]]] = {
             "predict": (_type_of(kind), [n_rows], predictions),
             "ratio": ("FP64", [n_rows], played.ratios.tolist()),
@@ -147,6 +154,21 @@ class Inference:
             for name in wanted or [name for name in _OUTPUTS if name in found]
         ]
 
+    async def invoke(self, request: Request) -> Result:
+        """Predict rows for a client of MLflow."""
+        content_type = request.headers.get("content-type", "")
+        return await self._service.bodies.read(request, partial(self._invoke, content_type))
+
+    def _invoke(self, content_type: str, body: bytes) -> Result:
+        reader, limits = self._service.reader(), self._service.limits
+        if media_type(content_type) == "application/json":
+            asked = decode_json(body, Invocation, limits)
+            batch = reader.read_rows(_rows(asked, reader.columns, limits))
+        else:
+            batch = reader.read(body, content_type, {})
+        played = self._service.predict(reader, batch, needs_ratio=False)
+        return json_result({"predictions": plain_predictions(reader.table_model.kind, played)})
+
     def _require_name(self, request: Request) -> None:
         if request.path_params["name"] != self._service.name:
             raise HttpError(404, "no_such_model", f"There is one model here, {self._service.name!r}.")
@@ -159,17 +181,17 @@ def _type_of(kind: LabelKind) -> str:
     return {"i": "INT64", "u": "UINT64", "f": "FP64", "b": "BOOL"}.get(predictions.dtype.kind, "BYTES")
 
 
-def _split(body: bytes, head: str, limits: Limits) -> tuple[_Request, bytes]:
+def _split(body: bytes, head: str, limits: Limits) -> tuple[InferBody, bytes]:
     """Return the request in JSON, and the binary data behind it."""
     most_objects = 2 * limits.columns  # a tensor and its parameters for each column
     if not head:
-        return decode_json(body, _Request, limits, most_objects=most_objects), b""
+        return decode_json(body, InferBody, limits, most_objects=most_objects), b""
     if not (head.isascii() and head.isdigit() and len(head) < 12) or int(head) > len(body):
         raise HttpError(400, "malformed_tensor", "Inference-Header-Content-Length is longer than the body.")
-    return decode_json(body[: int(head)], _Request, limits, most_objects=most_objects), body[int(head) :]
+    return decode_json(body[: int(head)], InferBody, limits, most_objects=most_objects), body[int(head) :]
 
 
-def _columns(request: _Request, rest: bytes, names: list[str]) -> dict[str, list[Any]]:
+def _columns(request: InferBody, rest: bytes, names: list[str]) -> dict[str, list[Any]]:
     """Return the values of each column."""
     columns: dict[str, list[Any]] = {}
     for tensor in request.inputs:
@@ -190,7 +212,7 @@ def _columns(request: _Request, rest: bytes, names: list[str]) -> dict[str, list
     return columns
 
 
-def _shape(tensor: _Tensor, n_values: int, n_columns: int) -> tuple[int, int]:
+def _shape(tensor: Tensor, n_values: int, n_columns: int) -> tuple[int, int]:
     shape = tensor.shape
     if len(shape) not in (1, 2) or any(not 0 <= each < 2**31 for each in shape):
         raise _wrong(tensor, "its shape must be [rows], [rows, 1] or [rows, columns]")
@@ -202,7 +224,7 @@ def _shape(tensor: _Tensor, n_values: int, n_columns: int) -> tuple[int, int]:
     return shape[0], width
 
 
-def _from_json(tensor: _Tensor) -> list[Any]:
+def _from_json(tensor: Tensor) -> list[Any]:
     if tensor.data is None:
         raise _wrong(tensor, "it has no data")
     if tensor.datatype not in _TYPES and tensor.datatype != "BYTES":
@@ -215,7 +237,7 @@ def _from_json(tensor: _Tensor) -> list[Any]:
     return values
 
 
-def _from_binary(tensor: _Tensor, content: bytes) -> list[Any]:
+def _from_binary(tensor: Tensor, content: bytes) -> list[Any]:
     if tensor.datatype == "BYTES":
         return _texts(tensor, content)
     kind = _TYPES.get(tensor.datatype)
@@ -226,7 +248,7 @@ def _from_binary(tensor: _Tensor, content: bytes) -> list[Any]:
     return [None if isinstance(value, float) and value != value else value for value in found]  # noqa: PLR0124
 
 
-def _texts(tensor: _Tensor, content: bytes) -> list[Any]:
+def _texts(tensor: Tensor, content: bytes) -> list[Any]:
     texts, place = [], 0
     try:
         while place < len(content):
@@ -241,55 +263,32 @@ def _texts(tensor: _Tensor, content: bytes) -> list[Any]:
     return texts
 
 
-def _wrong(tensor: _Tensor, what: str) -> HttpError:
+def _wrong(tensor: Tensor, what: str) -> HttpError:
     return HttpError(422, "malformed_tensor", f"The tensor {tensor.name[:80]!r} cannot be used: {what}.")
 
 
 # --- MLflow's /invocations: the forms that its scoring server takes, answered as it does
 
 
-class _Split(msgspec.Struct, forbid_unknown_fields=True):
+class Split(msgspec.Struct, forbid_unknown_fields=True):
+    """A table with its columns apart, as pandas writes one."""
+
     columns: list[str]
     data: list[list[Value]]
     index: list[Any] | None = None
 
 
-class _Invocation(msgspec.Struct, forbid_unknown_fields=True):
-    dataframe_split: _Split | None = None
+class Invocation(msgspec.Struct, forbid_unknown_fields=True):
+    """A request of MLflow's clients."""
+
+    dataframe_split: Split | None = None
     dataframe_records: list[dict[str, Value]] | None = None
     instances: list[dict[str, Value] | list[Value]] | None = None
     inputs: dict[str, list[Value]] | None = None
     params: dict[str, Any] | None = None
 
 
-class Invocations:
-    """Answers clients of MLflow; nothing is learned.
-
-    Parameters
-    ----------
-    service : Service
-    """
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    async def invoke(self, request: Request) -> Result:
-        """Predict rows."""
-        content_type = request.headers.get("content-type", "")
-        return await self._service.bodies.read(request, partial(self._invoke, content_type))
-
-    def _invoke(self, content_type: str, body: bytes) -> Result:
-        served, limits = self._service.served(), self._service.limits
-        if media_type(content_type) == "application/json":
-            asked = decode_json(body, _Invocation, limits)
-            batch = served.reader.read_rows(_rows(asked, served.reader.columns, limits))
-        else:
-            batch = served.reader.read(body, content_type, {})
-        played = self._service.predict(served, batch, needs_ratio=False)
-        return json_result({"predictions": plain_predictions(served.table_model.kind, played)})
-
-
-def _rows(asked: _Invocation, names: list[str], limits: Limits) -> list[dict[str, Any]]:
+def _rows(asked: Invocation, names: list[str], limits: Limits) -> list[dict[str, Any]]:
     forms = (asked.dataframe_split, asked.dataframe_records, asked.instances, asked.inputs)
     if sum(form is not None for form in forms) != 1:
         raise HttpError(422, "invalid", "Use one of dataframe_split, dataframe_records, instances and inputs.")

@@ -18,7 +18,7 @@ from sklearn.dummy import DummyClassifier
 
 from accous.arrays import FloatArray, IntArray
 from accous.checkpoint.files import exclusive_lock
-from accous.diagnostics.risk import Look, measure_evidence
+from accous.diagnostics.evidence import Look, measure_evidence
 from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWarning
 from accous.model.backtest import CUTS, Backtest, backtest
 from accous.model.estimators import AdaptiveClassifier, AdaptiveRegressor
@@ -410,7 +410,8 @@ class FitJob:
         given = {"feature_map": options.feature_map, "loss": options.loss, "max_ratio": options.max_ratio}
         ratio = make_ratio(options.ratio, seed=options.seed, **given)
         # The model's own ratio, which "auto" clips, if nothing else is asked for.
-        self._ratio = None if options.ratio == OWN_RATIO and not any(given.values()) else ratio
+        is_own = options.ratio == OWN_RATIO and all(value is None for value in given.values())
+        self._ratio = None if is_own else ratio
         self.combination: Combination | None = None
         self.held_out: HeldOut | None = None
         self._backtest: Backtest | None = None
@@ -493,8 +494,9 @@ class FitJob:
             return
         answers = found[0]
         if is_pair:
-            task = make_model(reference.encoder).read_task(reference.y)
-            self.combination = combine(task, split, found[0], found[1], np.ones(len(task)))
+            model = make_model(reference.encoder)
+            task = model.read_task(reference.y)
+            self.combination = combine(task, split, found[0], found[1], model.class_weights(task))
             answers = self.combination.mixed(*found)
         self.held_out = held_out_of(split, answers, is_in_time=reference.order.is_in_time)
 

@@ -476,3 +476,58 @@ def _common(options: Any, other: type[Any]) -> dict[str, Any]:
     """Return the options that another command has, too."""
     names = {each.name for each in fields(other)}
     return {each.name: getattr(options, each.name) for each in fields(options) if each.name in names}
+
+
+_WORKERS, _SAVING, _LIMITS = "Workers", "Saving", "Limits"
+_LARGEST_PORT = 65_535
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """A model to serve, and how."""
+
+    model: ModelFolder
+    host: Annotated[str, typer.Option(help="Address to listen on; any but the loopback needs --token-file.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, between("--port", 0, _LARGEST_PORT, help="Port to listen on; 0 takes a free one.")] = 8321
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Who may do what: lines 'read: TOKEN' and 'write: TOKEN'.")
+    ] = None
+    workers: Annotated[
+        int, between("--workers", 0, 256, help="Further processes that only predict.", rich_help_panel=_WORKERS)
+    ] = 0
+    read_port: Annotated[
+        int,
+        between(
+            "--read-port", 0, _LARGEST_PORT, help="Port of the workers; 0 takes a free one.", rich_help_panel=_WORKERS
+        ),
+    ] = 8322
+    learn_first: Annotated[
+        bool, typer.Option("--learn-first", help="Learn from a batch before predicting it, not after.")
+    ] = False
+    estimator: NamedEstimator = None
+    save_batches: Annotated[
+        int,
+        between("--save-batches", 1, 10_000_000, help="Save the model after so many batches.", rich_help_panel=_SAVING),
+    ] = 5_000
+    save_seconds: Annotated[
+        float | None,
+        between(
+            "--save-seconds",
+            0.1,
+            1e9,
+            help="Or after so many seconds; default 60, with workers 2.",
+            rich_help_panel=_SAVING,
+        ),
+    ] = None
+    max_body: Annotated[
+        float, between("--max-body", 0.001, 1_024, help="Largest request, in megabytes.", rich_help_panel=_LIMITS)
+    ] = 16.0
+    max_rows: Annotated[
+        int, between("--max-rows", 1, 1_000_000, help="Most rows of a request.", rich_help_panel=_LIMITS)
+    ] = 10_000
+    queue: Annotated[
+        int, between("--queue", 1, 1_000_000, help="Batches that may wait for the learner.", rich_help_panel=_LIMITS)
+    ] = 1_024
+    quiet: Quiet = False

@@ -84,10 +84,9 @@ def _plainly(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if "locked" in str(error):
             raise LockedError(f"{path} is in use by another process: run the command again.") from None
-        if "full" in str(error):
-            raise CheckpointError(f"Cannot write to {path} ({error}): free some space.") from None
-        if "readonly" in str(error) or "unable to open" in str(error):
-            raise CheckpointError(f"Cannot write to {path} ({error}): change its permissions.") from None
+        if any(word in str(error) for word in ("full", "disk", "readonly", "unable to open")):
+            advice = "free some space, or change the permissions"
+            raise CheckpointError(f"Cannot write to {path} ({error}): {advice}.") from None
         raise CheckpointError(f"{path} cannot be used ({error}): {_ADVICE}.") from None
     except Exception as error:
         # Also of polars and json: values have other types than accous writes.
@@ -126,7 +125,13 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         # A journal that is rolled back, not one that is written ahead: then a copy of this one file is whole.
-        for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0", "temp_store=MEMORY"):
+        for pragma in (
+            "trusted_schema=OFF",
+            "cell_size_check=ON",
+            "mmap_size=0",
+            "temp_store=MEMORY",
+            "secure_delete=ON",
+        ):
             connection.execute(f"PRAGMA {pragma}")
         _require_schema(path, connection)
         connection.execute("PRAGMA journal_mode=DELETE")
@@ -533,7 +538,7 @@ class Store:
 
     def undo_last(self) -> int:
         """Take the last batch of labels back, those that it replaced come back; return how many labels it had."""
-        batch = self.position.n_batches
+        batch = self._last_batch() or 0
         if not batch:
             return 0
         with self.changing():
@@ -581,7 +586,6 @@ class Store:
     def forget(self, keys: Sequence[str]) -> int:
         """Delete all rows with these keys, and what was written of them; return how many there were."""
         with self.changing():
-            self._run("PRAGMA secure_delete=ON")
             return sum(self._run("DELETE FROM predictions WHERE key = ?", key) for key in keys)
 
     def prune(

@@ -43,7 +43,8 @@ function table(headings, rows) {
 
 function show(next) {
   const before = view;
-  view = next;
+  view = { ...next, at: performance.now() };
+  if (before) speed = 1000 * (view.rounds - before.rounds) / Math.max(1, view.at - before.at);
   showFacts(next);
   showVerdict(next.verdict);
   fill("answers", next.answers.flatMap(answerNodes));
@@ -75,16 +76,13 @@ function answerNodes({ question, answer, tone, sentence }) {
   return [term, element("dd", "", sentence)];
 }
 
-let activity = null;
+let speed = null; // rounds a second, between the last two views
 
 function showTiles() {
   const tiles = [...view.tiles];
-  if (activity) {
-    // Rows of a round are predicted, too: only rows that are predicted without one have a number of their own.
-    const aside = activity.predicted_rows ? `; ${activity.predicted_rows.toLocaleString("en")} rows predicted without learning` : "";
-    const note = `rounds a second${aside}` +
-      (activity.waiting ? `; ${activity.waiting} waiting` : "");
-    tiles.push({ name: "throughput", value: activity.rounds.toLocaleString("en"), note });
+  if (speed !== null) {
+    const value = speed.toLocaleString("en", { maximumFractionDigits: 1 });
+    tiles.push({ name: "throughput", value, note: "rounds a second" });
   }
   fill("tiles", tiles.map(({ name, value, note }) => {
     const tile = element("div");
@@ -178,7 +176,7 @@ function follow() {
   source.onopen = () => { setLink("good", "Live"); fetchView(); };
   source.onerror = () => {
     setLink("bad", "The service does not answer; trying again");
-    activity = null; // it was true of a service that is gone
+    speed = null; // it was true of a service that is gone
     if (view) showTiles();
     if (source.readyState !== EventSource.CLOSED) return;
     fetchView(); // if the service refuses the cookie, it asks for a token
@@ -186,12 +184,8 @@ function follow() {
   };
   source.addEventListener("reading", fetchView);
   source.addEventListener("reset", fetchView);
-  source.addEventListener("activity", (event) => {
-    activity = JSON.parse(event.data);
-    if (!view) return;
-    showTiles();
-    showFacts({ ...view, rounds: activity.round, rows: activity.rows });
-  });
 }
 
 follow();
+// While nothing is learned, no reading comes.
+setInterval(() => { if (speed && performance.now() - view.at > 5000) { speed = 0; showTiles(); } }, 5000);

@@ -1,0 +1,381 @@
+"""What a model hands to the performance engine: labelled rows, and the alarm that watches the stream."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accous.arrays import FloatArray, IntArray, to_plain
+from accous.diagnostics.alarm import Alarm, limit_of, losses_of, start_alarm
+from accous.diagnostics.coverage import Coverage
+from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.metrics import one_hot
+from accous.diagnostics.performance import Labels, Predictions, label_weights
+from accous.diagnostics.status import Status, text_of
+from accous.exceptions import DataError
+from accous.model.tasks import ClassTask, LateTruths, Task, read_numbers, read_predictions
+from accous.model.watching import MAX_BYTES, RecentRows
+from accous.threads import one_blas_thread
+
+if TYPE_CHECKING:
+    from accous.model.round import RoundRules
+
+# --- Rows whose labels are known
+
+
+_MOST_LABELLED, _FEWEST_LABELLED = 4_000, 500
+_SMALLEST_WEIGHT = 0.01
+_NEARLY_ALL = 0.9
+UNSEEN = -1
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """The newest rows whose labels came, oldest first.
+
+    Attributes
+    ----------
+    y : array of shape (n,)
+        Numbers of classes, -1 for a class that the reference does not have; or numbers.
+    predicted : array of shape (n,)
+        What was predicted then.
+    probabilities : array of shape (n, n_classes)
+        With what probabilities; of shape (n, 0) where numbers are predicted.
+    chosen : array of shape (n,)
+        Probability with which each row was chosen to be labelled; NaN if its label merely arrived.
+    arrived : array of shape (n,)
+        Rows of the stream when the label came.
+    rows : array of shape (n, n_columns)
+        The rows as numbers, NaN where they are not known; without columns if rows are not numbers.
+    """
+
+    y: NDArray[Any]
+    predicted: NDArray[Any]
+    probabilities: FloatArray
+    chosen: FloatArray
+    arrived: IntArray
+    rows: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, rows: Any) -> LabelledRows:
+        return LabelledRows(*(getattr(self, each.name)[rows] for each in fields(self)))
+
+    def after(self, new: LabelledRows) -> LabelledRows:
+        """Return these rows and some newer ones, as many as are kept."""
+        both = [np.concatenate((getattr(self, each.name), getattr(new, each.name))) for each in fields(self)]
+        # Wide rows take space: fewer of them are kept.
+        most = MAX_BYTES // max(1, 8 * self.rows.shape[1])
+        return LabelledRows(*both)[-min(_MOST_LABELLED, max(_FEWEST_LABELLED, most)) :]
+
+    @property
+    def made(self) -> Predictions:
+        """What was predicted of them."""
+        return Predictions(self.predicted, self.probabilities if self.probabilities.shape[1] else None)
+
+    @property
+    def truths(self) -> NDArray[Any]:
+        """Their labels; a class that the reference does not have counts as the one that was least expected."""
+        if not self.probabilities.shape[1]:
+            return self.y
+        others = self.probabilities.copy()
+        others[np.arange(len(self)), self.predicted] = np.inf
+        return np.where(self.y == UNSEEN, others.argmin(axis=1), self.y)
+
+    def weights(self, n_rows: int, n_recent: int) -> FloatArray:
+        """Return how much each label counts after so many rows of the stream; 0 for what says nothing of recent rows.
+
+        Labels of known probability count. Those that merely arrived may be of a certain kind of rows: they count if
+        they are all labels of the recent rows, or nearly.
+        """
+        ages = (n_rows - self.arrived).astype(np.float64)
+        merely = np.isnan(self.chosen)
+        chosen = np.where(merely, 1.0, self.chosen)
+        # Labels may come before or after the round that learns from their rows.
+        are_all = (ages[merely] <= n_recent).sum() >= _NEARLY_ALL * n_recent
+        fading = label_weights(ages, n_recent)
+        return np.where((fading > _SMALLEST_WEIGHT) & (are_all | ~merely), fading / chosen, 0.0)
+
+    def labels(self, weights: FloatArray) -> Labels:
+        """Return those with a weight."""
+        some = self[weights > 0.0]
+        return Labels(some.made, some.truths, weights[weights > 0.0])
+
+
+def read_labelled(
+    rules: RoundRules,
+    predictor: Any,
+    rows: Any,
+    late: LateTruths,
+    *,
+    predicted: Any,
+    probability: Any,
+    n_rows: int,
+) -> LabelledRows:
+    """Return labels that came with what is predicted of their rows.
+
+    Parameters
+    ----------
+    rules : RoundRules
+    predictor : object
+        The one in use: it says what was not kept from then.
+    rows : array or frame, optional
+        As the predictor reads them; None if there are predictions only.
+    late : LateTruths
+    predicted : array of shape (n,), optional
+        What was predicted then.
+    probability : float or array of shape (n,), optional
+        With which the rows were chosen to be labelled; None says that the labels merely arrived.
+    n_rows : int
+        Rows of the stream until now.
+    """
+    task, measures, n = rules.task, rules.measures, len(late.values)
+    made = None if rows is None else measures.made_by(predictor, rows)
+    if isinstance(task, ClassTask):
+        numbers = {each: number for number, each in enumerate(task.classes.tolist())}
+        y: NDArray[Any] = np.array([numbers.get(each, UNSEEN) for each in late.values], dtype=np.int64)
+        if predicted is not None:
+            y, then = _with_new_classes(y, read_predictions(predicted, n, "predicted"), late, numbers)
+            shares = one_hot(then, len(numbers)) if made is None else made.probabilities
+            made = Predictions(then, shares)
+    else:
+        y = np.asarray(late.values, dtype=np.float64)
+        if predicted is not None:
+            made = Predictions(read_numbers(predicted, n, name="predicted"))
+    assert made is not None
+    width = rules.cover.numbers.shape[1] if rules.takes_numbers and rules.cover.numbers is not None else 0
+    kept = np.full((n, width), np.nan) if rows is None or not width else np.array(rows, dtype=np.float64)
+    return LabelledRows(
+        y,
+        np.asarray(made.predicted),
+        np.zeros((n, 0)) if made.probabilities is None else made.probabilities,
+        _read_probability(probability, n),
+        np.full(n, n_rows, dtype=np.int64),
+        kept,
+    )
+
+
+def _with_new_classes(
+    y: IntArray, predicted: list[Any], late: LateTruths, numbers: dict[Any, int]
+) -> tuple[IntArray, IntArray]:
+    """Return labels and predictions as numbers of classes; a class that came with labels stands for one of them.
+
+    What was right stays right, and what was wrong stays wrong.
+    """
+    then = np.array([numbers.get(each, UNSEEN) for each in predicted], dtype=np.int64)
+    is_new = then == UNSEEN
+    if not is_new.any():
+        return y, then
+    is_right = is_new & np.array([one == other for one, other in zip(predicted, late.values, strict=True)], dtype=bool)
+    y = np.where(is_right, 0, y)
+    return y, np.where(is_right, 0, np.where(is_new, np.where(y == 0, 1, 0), then))
+
+
+def _read_probability(probability: Any, n: int) -> FloatArray:
+    if probability is None:
+        return np.full(n, np.nan)
+    found = np.asarray(probability, dtype=np.float64)
+    if found.shape not in ((), (n,)):
+        raise DataError(f"probability must be one number, or one for each of the {n} rows, got shape {found.shape}.")
+    if not ((found > 0.0) & (found <= 1.0) | np.isnan(found)).all():
+        raise DataError("probability must be above 0 and at most 1, or NaN where the label merely arrived.")
+    return np.array(np.broadcast_to(found, (n,)))
+
+
+def labelled_from_plain(plain: dict[str, Any] | None, task: Task) -> LabelledRows | None:
+    """Return labelled rows from a file, and refuse what was not written by ``to_plain``."""
+    if plain is None:
+        return None
+    found = LabelledRows(**plain)
+    n_classes = len(task.classes) if isinstance(task, ClassTask) else 0
+    kind = "i" if n_classes else "f"
+    flat = (found.y, found.predicted, found.chosen, found.arrived)
+    is_sound = (
+        all(each.shape == (len(found.y),) for each in flat)
+        and found.probabilities.shape == (len(found), n_classes)
+        and found.rows.ndim == 2
+        and len(found.rows) == len(found)
+        and (found.y.dtype.kind, found.predicted.dtype.kind, found.arrived.dtype.kind) == (kind, kind, "i")
+        and all(each.dtype.kind == "f" for each in (found.probabilities, found.chosen, found.rows))
+    )
+    if not is_sound or not _has_sound_values(found, n_classes):
+        raise ValueError("labelled rows are not as they were written")
+    return found
+
+
+def _has_sound_values(found: LabelledRows, n_classes: int) -> bool:
+    chosen, shares = found.chosen[~np.isnan(found.chosen)], found.probabilities
+    is_sound = ((chosen > 0.0) & (chosen <= 1.0)).all() and (found.arrived >= 0).all()
+    if not n_classes:
+        return bool(is_sound and np.isfinite(found.y).all() and np.isfinite(found.predicted).all())
+    inside = (
+        (found.y >= UNSEEN) & (found.y < n_classes) & (found.predicted >= 0) & (found.predicted < n_classes)
+    ).all()
+    return bool(is_sound and inside and ((shares >= 0.0) & (shares <= 1.0 + 1e-9)).all())
+
+
+# --- The alarm
+
+
+@dataclass(frozen=True)
+class AlarmWatch:
+    """The betting process of a model, and how far it has come.
+
+    Attributes
+    ----------
+    process : Alarm
+    n_closed : int
+        Blocks of recent rows until now.
+    since : int or None
+        Round of the stream in which the alarm went off.
+    """
+
+    process: Alarm
+    n_closed: int
+    since: int | None = None
+
+    def bet(self, losses: FloatArray, this_round: int, weight: FloatArray | None = None) -> AlarmWatch:
+        """Return the watch after the losses of some rows."""
+        process = self.process.watch(losses, weight)
+        return replace(self, process=process, since=this_round if process.is_on and self.since is None else self.since)
+
+    def after_blocks(
+        self, rules: RoundRules, predictor: Any, recent: RecentRows, labelled: LabelledRows | None, this_round: int
+    ) -> AlarmWatch:
+        """Return the watch after the blocks of recent rows that were closed since.
+
+        Where labels came meanwhile, they speak for the rows, and nothing is bet on what was expected of them.
+        """
+        watch, calibration, metric = self, rules.held_out.calibration, rules.measures.metric
+        first = recent.n_closed - len(recent.blocks)
+        if calibration is not None and rules.takes_numbers:
+            for number, block in enumerate(recent.blocks, start=first):
+                if number >= self.n_closed and not _has_labels(labelled, number, recent.block_rows):
+                    with one_blas_thread():
+                        losses = losses_of(metric, calibration, rules.measures.made_by(predictor, block))
+                    watch = watch.bet(losses, this_round)
+        return replace(watch, n_closed=recent.n_closed)
+
+    def after_labels(self, rules: RoundRules, labels: Labels, this_round: int) -> AlarmWatch:
+        """Return the watch after labels, whose weights are those of one moment."""
+        calibration = rules.held_out.calibration
+        if calibration is None or not len(labels):
+            return self
+        losses = losses_of(rules.measures.metric, calibration, labels.made, labels.y)
+        return self.bet(losses, this_round, labels.weight / labels.weight.max())
+
+
+def _has_labels(labelled: LabelledRows | None, number: int, block_rows: int) -> bool:
+    if labelled is None:
+        return False
+    return bool(((labelled.arrived > number * block_rows) & (labelled.arrived <= (number + 1) * block_rows)).any())
+
+
+def begin_alarm(rules: RoundRules, recent: RecentRows) -> AlarmWatch | None:
+    """Return the watch before the first bet, which is on the blocks of recent rows that are still kept."""
+    calibration = rules.held_out.calibration
+    if calibration is None:
+        return None
+    limit = limit_of(rules.measures.metric, calibration)
+    return AlarmWatch(start_alarm(limit), recent.n_closed - len(recent.blocks))
+
+
+def alarm_from_plain(plain: dict[str, Any] | None) -> AlarmWatch | None:
+    """Return the watch from a file, and refuse what was not written by ``to_plain``."""
+    if plain is None:
+        return None
+    process = Alarm(**(plain["process"] | {"stakes": tuple(plain["process"]["stakes"])}))
+    numbers = (process.limit, process.alpha, *process.stakes)
+    is_sound = (
+        all(isinstance(each, float) and math.isfinite(each) and each >= 0.0 for each in numbers)
+        and 0.0 < process.limit < 1.0
+        and 0.0 < process.alpha < 1.0
+        and len(process.stakes) == len(start_alarm(0.5).stakes)
+        and (process.since is None) == (plain["since"] is None)
+        and all(isinstance(each, int) and each >= 0 for each in (process.rounds, plain["n_closed"]))
+    )
+    if not is_sound:
+        raise ValueError("the alarm is not as it was written")
+    return AlarmWatch(process, plain["n_closed"], plain["since"])
+
+
+# --- What moved
+
+
+@dataclass(frozen=True)
+class MovedColumn:
+    """A column that has moved.
+
+    Attributes
+    ----------
+    name : str
+    share : float
+        Its share in the shift.
+    then, now : float or str or None
+        Its mean in the reference and in recent rows, or how often its most frequent category was there.
+    """
+
+    name: str
+    share: float
+    then: float | str | None
+    now: float | str | None
+
+
+@dataclass(frozen=True)
+class Drift:
+    """What has moved in the inputs.
+
+    Attributes
+    ----------
+    columns : tuple of MovedColumn
+        The one that moved most first; empty while there is no shift.
+    events : tuple of DriftEvent
+        The last hundred changes.
+    coverage : Coverage
+        How well the reference covers recent rows.
+    """
+
+    columns: tuple[MovedColumn, ...]
+    events: tuple[DriftEvent, ...]
+    coverage: Coverage
+
+
+def number_or_none(value: float) -> float | None:
+    """Return the number, or None for JSON where there is none."""
+    return None if math.isnan(value) else float(value)
+
+
+def estimate_to_json(one: Any) -> dict[str, Any]:
+    """Return value, interval, basis and value at fit."""
+    numbers = {name: number_or_none(getattr(one, name)) for name in ("value", "low", "high")}
+    return numbers | {"basis": one.basis, "at_fit": number_or_none(one.at_fit)}
+
+
+def status_to_json(status: Status) -> dict[str, Any]:
+    """Return state, alarm, reasons and advice."""
+    reasons = [
+        {"code": str(each.code), "number": number_or_none(each.number), "text": text_of(each)}
+        for each in status.reasons
+    ]
+    advice = {"code": str(status.advice.code), "n": status.advice.n, "command": status.advice.command or None}
+    return {
+        "state": status.state,
+        "alarm": status.alarm,
+        "alarm_since": status.alarm_since,
+        "reasons": reasons,
+        "advice": advice | {"text": text_of(status.advice)},
+    }
+
+
+def drift_to_json(drift: Drift) -> dict[str, Any]:
+    """Return columns, events and the share of rows outside."""
+    return {
+        "columns": [to_plain(each) for each in drift.columns],
+        "events": [to_plain(each) for each in drift.events],
+        "outside": number_or_none(drift.coverage.share_outside),
+    }
