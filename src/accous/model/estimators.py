@@ -432,7 +432,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         given = {"predicted": predicted, "predicted_fixed": predicted_fixed, "estimated": estimated}
         # The whole comparison: rows that join meanwhile would change the reference in the middle of it.
         with self.lock(), unchanged_on_failure(self):
-            if predicted is None and self._is_wide(rows):
+            if predicted is None and self.state_.learning is not None:
                 given["predicted"] = self._predicted("predict", rows)
             narrow = self._narrow(X), self._narrow(rows)
             judged = judge_late_rows(self.current(), *narrow, late, intervals=intervals, **given)
@@ -547,7 +547,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         return bool(self.state_.learning.fitted is not None)
 
     def _replace_learning(self, learning: Learning | None) -> None:
-        self.state_ = replace(self.state_, learning=learning)
+        self.state_ = replace(self._with_alarm(self.state_), learning=learning)
         vars(self).pop("_snapshot", None)
 
     def restore_learning(self, learning: Learning) -> None:
