@@ -367,7 +367,18 @@ def test_a_forged_alarm_is_refused(model, forged):
         alarm_from_plain(plain | {"process": plain["process"] | forged})
 
 
+def test_rows_with_missing_numbers_are_measured_as_they_are_predicted():
+    X, y = draw(0, 600)
+    X[::3, 0] = np.nan
+    model = AdaptiveClassifier("auto").fit(X, y, order=True).adapt(X[:300])
+    model.observe(X[:300], y[:300])
+    assert model.state_.labelled.predicted.tolist() == model.predict(X[:300]).tolist()
+    assert sum(one.n_labels for _, one in model.performance(by="x0")) == 200
+
+
 def test_labelled_rows_are_bounded(model):
+    X, y = draw(3, 5000)
+    assert len(copy(model).observe(X, y).state_.labelled) == 4000
     play(model, 1, observe=True)
     rows = model.state_.labelled
     many = replace(rows, **{name: np.repeat(value, 300, axis=0) for name, value in to_plain(rows).items()})

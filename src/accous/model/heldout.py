@@ -29,7 +29,7 @@ from accous.model.backtest import CUTS, ReferenceParts
 from accous.model.tasks import ClassTask, Task
 from accous.model.watching import ReferenceCover
 from accous.parameters import require_number
-from accous.threads import one_blas_thread
+from accous.threads import one_blas_thread, one_openmp_thread_if_few
 from accous.validation import count_rows
 
 # --- Which rows are held out, and what is predicted for them
@@ -107,17 +107,19 @@ def answers_of(predictor: Any, rows: Any, classes: NDArray[Any] | None) -> Float
 
     There is one also for a class that the predictor does not know, and none for one that only the predictor knows.
     """
-    if classes is None:
-        return np.asarray(predictor.predict(rows), dtype=np.float64)
-    found = np.zeros((count_rows(rows), len(classes)))
-    if hasattr(predictor, "predict_proba"):
-        shares = np.asarray(predictor.predict_proba(rows), dtype=np.float64)
-        is_known = np.isin(predictor.classes_, classes)
-        found[:, np.searchsorted(classes, predictor.classes_[is_known])] = shares[:, is_known]
-    else:
-        predicted = np.asarray(predictor.predict(rows))
-        known = np.flatnonzero(np.isin(predicted, classes))
-        found[known, np.searchsorted(classes, predicted[known])] = 1.0
+    n_rows = count_rows(rows)
+    with one_openmp_thread_if_few(n_rows):
+        if classes is None:
+            return np.asarray(predictor.predict(rows), dtype=np.float64)
+        found = np.zeros((n_rows, len(classes)))
+        if hasattr(predictor, "predict_proba"):
+            shares = np.asarray(predictor.predict_proba(rows), dtype=np.float64)
+            is_known = np.isin(predictor.classes_, classes)
+            found[:, np.searchsorted(classes, predictor.classes_[is_known])] = shares[:, is_known]
+        else:
+            predicted = np.asarray(predictor.predict(rows))
+            known = np.flatnonzero(np.isin(predicted, classes))
+            found[known, np.searchsorted(classes, predicted[known])] = 1.0
     return found
 
 
