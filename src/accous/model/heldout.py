@@ -70,7 +70,7 @@ class HeldOut:
 
 
 def split_rows(strata: IntArray, order: IntArray | None, seed: int = 0) -> Split:
-    """Return which rows are fitted on and which are predicted.
+    """Return which rows are fitted on and which are predicted; nothing if there are fewer rows than folds.
 
     Parameters
     ----------
@@ -82,6 +82,8 @@ def split_rows(strata: IntArray, order: IntArray | None, seed: int = 0) -> Split
         For the random folds.
     """
     n_rows = len(strata)
+    if n_rows < N_FOLDS:
+        return []
     if order is not None:
         ends = [round(cut * n_rows) for cut in (*CUTS, 1.0)]
         found = [(order[:start], order[start:end]) for start, end in pairwise(ends)]
