@@ -91,15 +91,11 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_bytes():
     assert Path("parts.csv").read_bytes() == whole
 
 
-def test_late_labels_and_rows_that_join(capsys):
+def test_late_labels_are_measured():
     assert main(["adapt", "model", "stream.csv", "-o", "out.csv", "--quiet"]) == 0
     assert main(["labels", "model", "stream.csv", "--label", "minutes", "--quiet"]) == 0
     errors = (pl.read_csv("stream.csv")["minutes"] - pl.read_csv("out.csv")["prediction"]).abs()
     assert accous.load("model").measured_.error == pytest.approx(discounted(errors))
-    capsys.readouterr()
-    assert main(["extend", "model", "stream.csv", "--label", "minutes", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["joined"] == 120
-    assert len(accous.load("model").model.targets_) == 420
 
 
 def test_the_state_and_the_report_speak_in_the_unit_of_the_target(capsys):
