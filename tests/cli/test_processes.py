@@ -217,7 +217,6 @@ def test_on_a_terminal_commands_that_may_take_long_say_what_they_do(folder, star
     run_here(folder, "adapt", "model", "stream.csv", "-o", "predictions.csv", "--quiet")
     for text, arguments in {
         "Joining the labels": ["labels", "model", "labelled.csv", "--label", "label"],
-        "Reading the rows and fitting again": ["extend", "model", "labelled.csv"],
         "Writing the report": ["report", "model", "-o", "report.html"],
     }.items():
         assert text in shown_on_a_terminal(start, *arguments)
