@@ -13,13 +13,13 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from accous.cli import adapt, backtest, demo, extend, fit, inspect, labels, predict, report, serve, spark
+from accous.cli import adapt, ask, backtest, demo, fit, inspect, labels, predict, report, serve, spark
 from accous.cli.options import command
 from accous.exceptions import AccousError, MissingExtraError, ParameterError
 from accous.table.options import (
     AdaptOptions,
+    AskOptions,
     BacktestOptions,
-    ExtendOptions,
     FitOptions,
     LabelsOptions,
     PredictOptions,
@@ -35,8 +35,8 @@ COMMANDS: dict[Callable[..., int], str] = {
     command(FitOptions, fit.fit): fit.EXAMPLES,
     command(AdaptOptions, adapt.adapt): adapt.EXAMPLES,
     command(PredictOptions, predict.predict): predict.EXAMPLES,
+    command(AskOptions, ask.ask): ask.EXAMPLES,
     command(LabelsOptions, labels.labels): labels.EXAMPLES,
-    command(ExtendOptions, extend.extend): extend.EXAMPLES,
     report.report: report.EXAMPLES,
     inspect.inspect: inspect.EXAMPLES,
     command(ServeOptions, serve.serve): serve.EXAMPLES,

@@ -313,7 +313,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
                 predicted = self._predicted("predict", rows)
             if (self.refit, self.adaptation) != self.rules_.chosen:
                 self._take_up_parameters()
-            if self._is_wide(rows):
+            if self.state_.learning is not None and self._is_wide(rows):
                 rows, X_batch = self._narrow(rows), self._narrow(X_batch)
             before, known = self.state_, attributes.get("_snapshot")
             read, alarm = None, None
@@ -491,15 +491,19 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         LOGGER.info("Round %d: learned from %d labels, %d of them new.", self.n_rounds_, event.n_labels, event.n_new)
 
     def forget_labels_of(self, ids: IntArray, now: int) -> bool:
-        """Forget some of the kept labels; return whether the others have to be learned again."""
+        """Forget some of the kept labels; return whether the others have to be learned again.
+
+        If too few are left to learn from, all are forgotten, and have to be given again.
+        """
         learning = self.state_.learning
         if learning is None or not np.isin(learning.kept.ids, ids).any():
             return False
-        self._replace_learning(learning.without(ids, now, spread_of(self.task_)))
-        return bool(self.state_.learning.fitted is not None)
+        learning = learning.without(ids, now, spread_of(self.task_))
+        self._replace_learning(learning)
+        return learning is not None and learning.fitted is not None
 
     def _replace_learning(self, learning: Learning | None) -> None:
-        self.state_ = replace(self.state_, learning=learning)
+        self.state_ = replace(self._with_alarm(self.state_), learning=learning)
         vars(self).pop("_snapshot", None)
 
     def restore_learning(self, learning: Learning) -> None:

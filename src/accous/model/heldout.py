@@ -29,7 +29,7 @@ from accous.model.backtest import CUTS, ReferenceParts
 from accous.model.tasks import ClassTask, Task
 from accous.model.watching import ReferenceCover
 from accous.parameters import require_number
-from accous.threads import one_blas_thread
+from accous.threads import one_blas_thread, one_openmp_thread_if_few
 from accous.validation import count_rows
 
 # --- Which rows are held out, and what is predicted for them
@@ -70,7 +70,7 @@ class HeldOut:
 
 
 def split_rows(strata: IntArray, order: IntArray | None, seed: int = 0) -> Split:
-    """Return which rows are fitted on and which are predicted.
+    """Return which rows are fitted on and which are predicted; nothing if there are fewer rows than folds.
 
     Parameters
     ----------
@@ -82,6 +82,8 @@ def split_rows(strata: IntArray, order: IntArray | None, seed: int = 0) -> Split
         For the random folds.
     """
     n_rows = len(strata)
+    if n_rows < N_FOLDS:
+        return []
     if order is not None:
         ends = [round(cut * n_rows) for cut in (*CUTS, 1.0)]
         found = [(order[:start], order[start:end]) for start, end in pairwise(ends)]
@@ -107,17 +109,19 @@ def answers_of(predictor: Any, rows: Any, classes: NDArray[Any] | None, *, has_s
 
     There is one also for a class that the predictor does not know, and none for one that only the predictor knows.
     """
-    if classes is None:
-        return np.asarray(predictor.predict(rows), dtype=np.float64)
-    found = np.zeros((count_rows(rows), len(classes)))
-    if has_scores and hasattr(predictor, "predict_proba"):
-        shares = np.asarray(predictor.predict_proba(rows), dtype=np.float64)
-        is_known = np.isin(predictor.classes_, classes)
-        found[:, np.searchsorted(classes, predictor.classes_[is_known])] = shares[:, is_known]
-    else:
-        predicted = np.asarray(predictor.predict(rows))
-        known = np.flatnonzero(np.isin(predicted, classes))
-        found[known, np.searchsorted(classes, predicted[known])] = 1.0
+    n_rows = count_rows(rows)
+    with one_openmp_thread_if_few(n_rows):
+        if classes is None:
+            return np.asarray(predictor.predict(rows), dtype=np.float64)
+        found = np.zeros((n_rows, len(classes)))
+        if has_scores and hasattr(predictor, "predict_proba"):
+            shares = np.asarray(predictor.predict_proba(rows), dtype=np.float64)
+            is_known = np.isin(predictor.classes_, classes)
+            found[:, np.searchsorted(classes, predictor.classes_[is_known])] = shares[:, is_known]
+        else:
+            predicted = np.asarray(predictor.predict(rows))
+            known = np.flatnonzero(np.isin(predicted, classes))
+            found[known, np.searchsorted(classes, predicted[known])] = 1.0
     return found
 
 
