@@ -101,6 +101,7 @@ class Scoring:
                 batch[rows],
                 self._kind.values(texts[(start + rows).tolist()]),
                 predicted=self._kind.predictions(self._last[rows]),
+                learn=False,
             )
 
     def _labels(self, frame: pl.DataFrame) -> tuple[NDArray[Any], NDArray[np.bool_], pl.Series]:
