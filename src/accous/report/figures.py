@@ -141,7 +141,7 @@ def performance_figure(source: ReportSource) -> Figure | None:
         "x": axis_of(source),
         "y": {
             "title": f"{name}, in units of {source.unit}" if source.unit else name,
-            "percent": source.metric.is_share,
+            "percent": source.metric.is_share and not source.metric.higher_is_better,
             "range": _range([*shown, *(each["y"] for each in levels)], is_share=source.metric.is_share),
         },
         "series": series,

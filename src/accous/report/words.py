@@ -79,8 +79,12 @@ class ReportSource:
 
     @cached_property
     def said(self) -> dict[str, Any]:
-        """What the model says of itself, ready for JSON."""
-        return self.snapshot.to_json(by=self.by)
+        """What the model says of itself, ready for JSON; advice names the folder of a table model."""
+        found = self.snapshot.to_json(by=self.by)
+        command = found["advice"]["command"]
+        if command and self.table is not None:
+            found["advice"]["command"] = command.replace("MODEL", self.name)
+        return found
 
     @property
     def n_seasonal(self) -> int:
@@ -139,7 +143,7 @@ def metric_in_words(metric: Metric) -> str:
 
 
 def shown(value: float | None, metric: Metric, unit: str = "") -> str:
-    """Return a value of a metric: shares in percent, others with three digits and their unit.
+    """Return a value of a metric: errors in percent, others with three digits and their unit.
 
     Examples
     --------
@@ -150,7 +154,7 @@ def shown(value: float | None, metric: Metric, unit: str = "") -> str:
     if value is None or math.isnan(value):
         return "not defined"
     if metric.is_share:
-        return f"{value:.1%}"
+        return f"{value:.3f}" if metric.higher_is_better else f"{value:.1%}"
     return f"{value:,.0f} {unit}".rstrip() if abs(value) >= 1000.0 else f"{value:.3g} {unit}".rstrip()
 
 
