@@ -264,20 +264,12 @@ class ReadingTimer:
         next_at = 0.0
         while not self._is_stopping.wait(_LEAST_SECONDS):
             try:
-                self._read_pending()
                 began = time.monotonic()
                 if began >= next_at and self._n_records() != self.latest.n_records:
                     self.latest = self._read(self.latest)
                     next_at = began + _SHARE_OF_TIME * (time.monotonic() - began)
             except Exception:
                 LOGGER.exception("A reading of the model failed")
-
-    def _read_pending(self) -> None:
-        """Read what the rounds have left to read, while the learner goes on."""
-        with self._table_model.lock():
-            pending = self._table_model.history.pending
-        for each in pending:
-            each.read()
 
     def _read(self, before: Reading | None) -> Reading:
         with self._table_model.lock():
