@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binomtest
 
 from accous.arrays import FloatArray
+from accous.diagnostics.performance import LEVEL
 from accous.model.performance import MovedColumn
 from accous.report.words import ReportSource, metric_in_words
 from accous.table.columns import NumberColumn
+from accous.table.history import BASES
 
 # --- Intervals of the history for the charts: their place on the axis, and means over them
 
@@ -101,8 +104,8 @@ def _places(source: ReportSource) -> FloatArray:
 Figure = dict[str, Any]
 
 
-_MOST_POINTS, _MOST_EVENTS = 64, 40
-_EXPECTED, _BY_LABELS = 0, 1  # bases, as the history numbers them
+_MOST_POINTS, _MOST_DOTS, _MOST_EVENTS = 64, 40, 40
+_LABELS_OF_POINT = 30
 _ROOM = 0.08  # of the height of a chart, above and below what it shows
 
 
@@ -113,23 +116,7 @@ def performance_figure(source: ReportSource) -> Figure | None:
     """
     if not len(source.history):
         return None
-    intervals, now = divide(source, _MOST_POINTS), source.now
-    column, basis = source.history.column, source.history.column("basis")
-    end = float(intervals.edges[-1])
-
-    def read(name: str, of: int) -> FloatArray:
-        """Means over intervals where the metric had this basis, and the value of now, with which the chart ends."""
-        means = intervals.means(np.where(basis == of, column(name), np.nan))
-        is_of_now = now.basis == ("expected", "labels")[of]
-        return np.append(means, getattr(now, name) if is_of_now else np.nan)
-
-    x = np.append(intervals.middles, end)
-    value, low, high = (read(name, _BY_LABELS) for name in ("value", "low", "high"))
-    line: Figure = {"kind": "line", "name": "expected from inputs", "colour": "adapted"}
-    line |= _expected_line(x, read("value", _EXPECTED), value)
-    has = ~np.isnan(value)
-    dots: Figure = {"kind": "dots", "name": "confirmed by labels, 90% interval", "colour": "measured"}
-    dots |= {"x": _short(x[has]), "y": _short(value[has]), "low": _short(low[has]), "high": _short(high[has])}
+    line, dots = _expected_line(source), _errors_of_labels(source) or _confirmed_dots(source)
     series = [one for one in (line, dots) if one["x"]]
     if not series:
         return None
@@ -150,25 +137,66 @@ def performance_figure(source: ReportSource) -> Figure | None:
     }
 
 
-def _expected_line(x: FloatArray, expected: FloatArray, confirmed: FloatArray) -> Figure:
+def _readings(source: ReportSource, basis: str) -> tuple[FloatArray, FloatArray]:
+    """Return places and value, low and high there where the metric had this basis; the chart ends with those of now."""
+    intervals, now, column = divide(source, _MOST_POINTS), source.now, source.history.column
+    is_of = column("basis") == BASES.index(basis)
+    found = []
+    for name in ("value", "low", "high"):
+        means = intervals.means(np.where(is_of, column(name), np.nan))
+        found.append(np.append(means, getattr(now, name) if now.basis == basis else np.nan))
+    return np.append(intervals.middles, intervals.edges[-1]), np.array(found)
+
+
+def _expected_line(source: ReportSource) -> Figure:
     """Return a line with gaps, as None, where labels spoke; rounds of which nothing was read leave none."""
+    x, (expected, _, _) = _readings(source, "expected")
+    _, (confirmed, _, _) = _readings(source, "labels")
     is_read = ~(np.isnan(expected) & np.isnan(confirmed))
     known = np.flatnonzero(~np.isnan(expected[is_read]))
     inside = slice(known[0], known[-1] + 1) if len(known) else slice(0)
-    values = _short(expected[is_read][inside])
-    return {"x": _short(x[is_read][inside]), "y": [None if np.isnan(each) else each for each in values]}
+    values = [None if np.isnan(each) else each for each in _short(expected[is_read][inside])]
+    name = "expected from inputs"
+    return {"kind": "line", "name": name, "colour": "adapted", "x": _short(x[is_read][inside]), "y": values}
+
+
+def _confirmed_dots(source: ReportSource) -> Figure:
+    """Return what labels said of the rows that were recent when the metric was read."""
+    x, found = _readings(source, "labels")
+    has = ~np.isnan(found[0])
+    return _dots(x[has], *found[:, has])
+
+
+def _errors_of_labels(source: ReportSource) -> Figure | None:
+    """Return the errors that labels counted in the rounds of their rows, also those that came late.
+
+    None without labels, and for other metrics, of which no sums are kept.
+    """
+    column = source.history.column
+    n_labels, n_wrong = column("n_scored") + column("n_late"), column("n_wrong") + column("late_loss")
+    if source.metric.name != "error" or not n_labels.any():
+        return None
+    intervals = divide(source, int(np.clip(n_labels.sum() // _LABELS_OF_POINT, 1, _MOST_DOTS)))
+    n_labels, n_wrong = (np.add.reduceat(each, intervals.starts) for each in (n_labels, n_wrong))
+    x, n_labels, n_wrong = (each[n_labels > 0] for each in (intervals.middles, n_labels, n_wrong))
+    found = [binomtest(int(k), int(n)) for k, n in zip(n_wrong, n_labels, strict=True)]
+    ends = np.array([each.proportion_ci(LEVEL, "wilson") for each in found])
+    return _dots(x, n_wrong / n_labels, ends[:, 0], ends[:, 1])
+
+
+def _dots(x: FloatArray, y: FloatArray, low: FloatArray, high: FloatArray) -> Figure:
+    places = {"x": _short(x), "y": _short(y), "low": _short(low), "high": _short(high)}
+    return {"kind": "dots", "name": f"by labels, {LEVEL:.0%} interval", "colour": "measured"} | places
 
 
 def _levels(source: ReportSource) -> list[Figure]:
-    """Return the value at fit, and the one beyond which a model is degraded."""
-    metric, at_fit = source.metric, source.now.at_fit
-    if np.isnan(at_fit):
-        return []
-    levels = [{"name": "at fit", "colour": "event", "y": at_fit}]
-    if metric.kind != "bias":
-        limit = at_fit + source.snapshot.tolerance * (-1.0 if metric.higher_is_better else 1.0)
-        levels.append({"name": "tolerance", "colour": "limit", "y": limit})
-    return levels
+    """Return the value at fit, and the one up to which the model may be worse."""
+    found = {"at fit": ("fit", source.now.at_fit), "tolerated up to here": ("limit", source.limit)}
+    return [
+        {"name": name, "colour": colour, "y": value}
+        for name, (colour, value) in found.items()
+        if value is not None and not np.isnan(value)
+    ]
 
 
 def _range(values: list[float], *, is_share: bool) -> list[float]:
@@ -190,13 +218,15 @@ def _short(values: FloatArray) -> list[float]:
 # --- Then and now: how the columns that moved are distributed in the reference and in recent rows
 
 
-_MOST_COLUMNS, _MOST_BARS, _N_BINS = 6, 6, 20
+_MOST_COLUMNS, _MOST_BARS, _N_BINS = 6, 5, 20
+_TINY = 1e-9
 _OTHERS, _MISSING = "others", "missing"
+_RARE = ("(other)", "other")  # what a table calls categories that share a feature, or have none
 
 
 def moved_figures(source: ReportSource) -> list[Figure]:
     """Return the distributions of the columns that moved most, the one that moved most first."""
-    found = []
+    found: list[Figure] = []
     for column in source.snapshot.drift.columns:
         values = _then_and_now(source, column.name)
         if values is not None and len(found) < _MOST_COLUMNS:
@@ -262,19 +292,20 @@ def _or_none(value: float) -> float | None:
 
 
 def _bars(then: list[str], now: list[str]) -> Figure:
-    """Return shares of categories, those that changed most first; what there are more of is one bar."""
-    names = sorted({*then, *now})
+    """Return shares of the most frequent categories, in the order of the reference; all others are the last bar."""
+    names = sorted({*then, *now} - {_OTHERS})
     shares = np.array([[each.count(name) / max(1, len(each)) for name in names] for each in (then, now)])
-    # The most frequent ones are what a reader knows the column by; the order is that of the reference.
-    kept = np.argsort(-shares.max(axis=0), kind="stable")[: _MOST_BARS if len(names) <= _MOST_BARS else _MOST_BARS - 1]
+    n_kept = len(names) if len(names) <= _MOST_BARS else _MOST_BARS - 1
+    kept = np.argsort(-shares.max(axis=0), kind="stable")[:n_kept]
     kept = kept[np.argsort(-shares[0, kept], kind="stable")]
     labels, values = [names[place] for place in kept], shares[:, kept]
-    if len(kept) < len(names):
-        labels, values = [*labels, _OTHERS], np.column_stack((values, 1.0 - values.sum(axis=1)))
-    return {"names": labels, "then": _short(values[0]), "now": _short(np.maximum(0.0, values[1]))}
+    others = 1.0 - values.sum(axis=1)
+    if others.max() > _TINY:
+        labels, values = [*labels, _OTHERS], np.column_stack((values, np.maximum(0.0, others)))
+    return {"names": labels, "then": _short(values[0]), "now": _short(values[1])}
 
 
 def _texts(values: NDArray[Any]) -> list[str]:
     if values.dtype.kind != "f":
-        return [str(each) for each in values.tolist()]
+        return [_OTHERS if each in _RARE else str(each) for each in values.tolist()]
     return [_MISSING if np.isnan(each) else f"{each:.4g}" for each in values.tolist()]

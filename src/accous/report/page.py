@@ -13,7 +13,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, Regime, rounds_in_words
+from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, rounds_in_words
 from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN
 from accous.diagnostics.trust import VERDICTS
 from accous.report.figures import Figure, date_of_round, moved_figures, performance_figure
@@ -23,9 +23,9 @@ from accous.text import count
 # --- The page itself: one file with everything in it
 
 
-TONES = {HEALTHY: "good", UNCERTAIN: "thin", DEGRADED: "bad"}
-NOTES = {
-    "performance": "Each point is a mean over some rounds; the last one is now. Dotted lines mark changes in the inputs.",
+_TONES = {HEALTHY: "good", UNCERTAIN: "thin", DEGRADED: "bad"}
+_NOTES = {
+    "performance": "Each point is a mean over some rounds. Where there are labels, they speak in place of what is expected.",
     "moved": "Share of rows in the reference and in recent rows. The percentage is the column's share in the shift.",
 }
 _SHORT_CELL = 24  # characters
@@ -38,13 +38,10 @@ def render_page(source: ReportSource) -> str:
     sections = [
         _head(source),
         _status(source),
-        _tiles(source),
         _performance(source, figures),
         _moved(source, figures),
         _segments(source),
-        _events(source),
-        _regimes(source),
-        _settings(source),
+        _folded([*_events(source), *_regimes(source), *_settings(source)]),
     ]
     return _page(
         f"accous: {source.title}",
@@ -85,13 +82,10 @@ def _head(source: ReportSource) -> str:
 
 def _status(source: ReportSource) -> str:
     """Return state, metric, reasons and advice; before the first row nothing is judged."""
-    said, tone = source.said, "none" if source.is_empty else TONES[source.said["state"]]
-    badges = "" if source.is_empty else f'<p class="badge">{said["state"]}</p>'
-    if said["alarm"]:
-        since = "" if said["alarm_since"] is None else f" since round {said['alarm_since']:,}"
-        badges += f' <p class="badge alarm">alarm{since}</p>'
+    said, tone = source.said, "none" if source.is_empty else _TONES[source.said["state"]]
+    alarm = f'<p class="badge">alarm since round {said["alarm_since"]:,}</p>' if said["alarm"] else ""
     notes = "".join(f"<p>{escape(note)}</p>" for note in headline_notes(source))
-    content = f"{badges}<h2>{escape(headline(source))}</h2>{notes}"
+    content = f"{alarm}<h2>{escape(headline(source))}</h2>{notes}"
     if not source.is_empty:
         reasons = "".join(f"<li>{escape(each['text'])}</li>" for each in said["reasons"])
         command = said["advice"]["command"]
@@ -99,38 +93,6 @@ def _status(source: ReportSource) -> str:
         content += f'<ul class="reasons">{reasons}</ul>'
         content += f"<h3>What to do</h3><p>{escape(said['advice']['text'])}{typed}</p>"
     return f'<section class="verdict {tone}">{content}</section>'
-
-
-def tile_rows(source: ReportSource) -> list[tuple[str, str, str]]:
-    """Return the numbers of now: name, value and a note."""
-    said, metric, unit, name = source.said, source.metric, source.unit, metric_in_words(source.metric)
-    between = interval_in_words(said["low"], said["high"], metric, unit)
-    tiles = [
-        (f"{name} now", shown(said["value"], metric, unit), between),
-        (f"{name} at fit", shown(said["at_fit"], metric, unit), _tolerated(source)),
-        ("labels of recent rows", f"{said['n_labels']:,}", ""),
-    ]
-    outside = said["drift"]["outside"]
-    if outside is not None:
-        tiles.append(("rows unlike the reference", f"{outside:.0%}", "of recent rows"))
-    return tiles if not source.is_empty else tiles[1:2]
-
-
-def _tolerated(source: ReportSource) -> str:
-    tolerance = source.snapshot.tolerance
-    if math.isnan(tolerance):
-        return ""
-    points = f"{100 * tolerance:.1f} points" if source.metric.is_share else shown(tolerance, source.metric, source.unit)
-    return f"{points} worse is tolerated"
-
-
-def _tiles(source: ReportSource) -> str:
-    return '<section class="tiles">' + "".join(_tile(*tile) for tile in tile_rows(source)) + "</section>"
-
-
-def _tile(name: str, value: str, note: str) -> str:
-    small = f"<small>{escape(note)}</small>" if note else ""
-    return f"<div><span>{escape(name)}</span><strong>{escape(value)}</strong>{small}</div>"
 
 
 # --- Charts
@@ -142,7 +104,7 @@ def _performance(source: ReportSource, figures: dict[str, Figure]) -> str:
         return ""
     figures["performance"] = figure
     title = metric_in_words(source.metric)
-    note = f'<p class="note">{NOTES["performance"]}</p>'
+    note = f'<p class="note">{_NOTES["performance"]}</p>'
     chart = '<div class="chart" id="chart-performance"></div>'
     return f"<section><h2>{escape(title[0].upper() + title[1:])} over time</h2>{note}{chart}</section>"
 
@@ -154,7 +116,7 @@ def _moved(source: ReportSource, figures: dict[str, Figure]) -> str:
     found, columns = moved_figures(source), source.said["drift"]["columns"]
     figures |= {f"moved-{number}": each for number, each in enumerate(found)}
     charts = "".join(f'<div class="chart spread" id="chart-moved-{number}"></div>' for number in range(len(found)))
-    content = f'<p class="note">{NOTES["moved"]}</p><div class="spreads">{charts}</div>' if found else ""
+    content = f'<p class="note">{_NOTES["moved"]}</p><div class="spreads">{charts}</div>' if found else ""
     names = {each["name"] for each in found}
     others = [f"{each['name']} {each['share']:.0%}" for each in columns if each["name"] not in names]
     if others:
@@ -203,47 +165,49 @@ def event_rows(source: ReportSource) -> tuple[list[str], list[tuple[str, ...]]]:
         size = f"{event.size:.0%} of the {'weight' if is_shift else 'rows'}"
         date = date_of_round(source, event.round)
         columns = ", ".join(event.features)
-        rows.append((f"{event.round:,}", *([date] if date else []), event.kind, size, columns, took if is_shift else "–"))
+        rows.append(
+            (f"{event.round:,}", *([date] if date else []), event.kind, size, columns, took if is_shift else "–")
+        )
     dated = ["date"] if date_of_round(source, 1) else []
     return ["round", *dated, "kind", "size", "columns that carry it", "time to adapt"], rows
 
 
-def _events(source: ReportSource) -> str:
+def _events(source: ReportSource) -> list[tuple[str, str]]:
     n_events = len(source.snapshot.drift.events)
     if not n_events and not source.n_seasonal:
-        return ""
-    season = f"<p>{count(source.n_seasonal, 'more change is', 'more changes are')} what the same hours or days did before."
+        return []
     older = f"<p>The last {_MOST_EVENTS} of {n_events}.</p>" if n_events > _MOST_EVENTS else ""
     table = _table(*event_rows(source)) if n_events else ""
-    return _folded(f"Changes in the inputs: {n_events}", f"{older}{table}{f'{season}</p>' if source.n_seasonal else ''}")
+    season = ""
+    if source.n_seasonal:
+        changes = count(source.n_seasonal, "more change is", "more changes are")
+        season = f"<p>{changes} what the same hours or days did before.</p>"
+    return [(f"Changes in the inputs: {n_events}", older + table + season)]
 
 
-def _regimes(source: ReportSource) -> str:
+def _regimes(source: ReportSource) -> list[tuple[str, str]]:
     """Return the states of the inputs that the model remembers, and when each was in force."""
-    regimes = source.snapshot.regimes
-    if not regimes:
-        return ""
-    rows = [(str(each.number), rounds_in_words(each.visits), ", ".join(each.features), _is_now(each)) for each in regimes]
+    rows = [
+        (str(each.number), rounds_in_words(each.visits), ", ".join(each.features), "yes" if each.is_current else "no")
+        for each in source.snapshot.regimes
+    ]
     table = _table(["regime", "in force in", "differs mainly in", "now"], rows)
-    return _folded(f"Remembered regimes: {len(regimes)}", table)
+    return [(f"Remembered regimes: {len(rows)}", table)] if rows else []
 
 
-def _is_now(regime: Regime) -> str:
-    return "yes" if regime.is_current else "no"
-
-
-def _settings(source: ReportSource) -> str:
+def _settings(source: ReportSource) -> list[tuple[str, str]]:
     settings = [(name.replace("_", " "), value) for name, value in source.settings.items()]
-    content = _folded("Settings", _table(["setting", "value"], settings)) if settings else ""
+    found = [("Settings", _table(["setting", "value"], settings))] if settings else []
     if source.preparation:
         table = _table(["column", "read as", "what is done"], source.preparation)
-        content += _folded("What is done with each column", table)
-    return content
+        found.append(("What is done with each column", table))
+    return found
 
 
-def _folded(title: str, content: str) -> str:
-    """Return a section that is opened by a click, so that the page stays short."""
-    return f"<section><details><summary>{escape(title)}</summary>{content}</details></section>"
+def _folded(parts: list[tuple[str, str]]) -> str:
+    """Return what is opened by a click, so that the page stays short."""
+    items = (f"<details><summary>{escape(title)}</summary>{content}</details>" for title, content in parts)
+    return f"<section>{''.join(items)}</section>" if parts else ""
 
 
 def _table(headings: list[str], rows: Sequence[tuple[str, ...]]) -> str:

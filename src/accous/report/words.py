@@ -73,6 +73,14 @@ class ReportSource:
         return found
 
     @property
+    def limit(self) -> float | None:
+        """The value beyond which the model is worse than is tolerated; None if there is not one such value."""
+        at_fit, tolerance = self.now.at_fit, self.snapshot.tolerance
+        if math.isnan(at_fit + tolerance) or self.metric.kind == "bias":
+            return None
+        return at_fit - tolerance if self.metric.higher_is_better else at_fit + tolerance
+
+    @property
     def is_empty(self) -> bool:
         """Whether neither rows nor labels have come: then there is nothing to judge."""
         return not self.snapshot.state.n_rows and self.snapshot.state.labelled is None
@@ -177,13 +185,16 @@ def headline(source: ReportSource) -> str:
 def headline_notes(source: ReportSource) -> list[str]:
     """Return what belongs to the headline: its interval and the value at fit, its condition, and when labels came."""
     now, metric, unit = source.now, source.metric, source.unit
-    at_fit = f"{shown(now.at_fit, metric, unit)} at fit"
     if source.is_empty:
         return [NO_ROWS]
+    parts = [f"at fit {shown(now.at_fit, metric, unit)}"]
+    if source.limit is not None:
+        parts.append(f"tolerated {'from' if metric.higher_is_better else 'up to'} {shown(source.limit, metric, unit)}")
     between = interval_in_words(now.low, now.high, metric, unit)
-    numbers = f"{LEVEL:.0%} interval {between}; {at_fit}." if between else f"{at_fit[0].upper()}{at_fit[1:]}."
-    state = source.snapshot.state
+    if between:
+        parts.insert(0, f"{LEVEL:.0%} interval {between}")
+    numbers, state = "; ".join(parts), source.snapshot.state
     came = []
     if now.basis == "expected" and state.labelled is not None and len(state.labelled):
         came = [f"Labels last came {count(int(state.n_rows - state.labelled.arrived.max()), 'row')} ago."]
-    return [numbers, " ".join((CONDITIONS[now.basis], *came))]
+    return [f"{numbers[0].upper()}{numbers[1:]}.", " ".join((CONDITIONS[now.basis], *came))]

@@ -152,7 +152,7 @@ function drawLines(place, figure, width) {
   const y = scale(...figure.y.range, box.bottom, box.top);
   yGrid(svg, figure.y, box, y);
   for (const at of figure.events) {
-    make(svg, "line", { class: "event", x1: x(at), x2: x(at), y1: box.top, y2: box.bottom });
+    make(svg, "line", { class: "mark", x1: x(at), x2: x(at), y1: box.top, y2: box.bottom });
   }
   for (const one of figure.levels) {
     make(svg, "line", { class: `level ${one.colour}`, x1: box.left, x2: box.right, y1: y(one.y), y2: y(one.y) });
