@@ -25,7 +25,7 @@ from accous.text import count
 
 _TONES = {HEALTHY: "good", UNCERTAIN: "thin", DEGRADED: "bad"}
 _NOTES = {
-    "performance": "Each point is a mean over some rounds. Where there are labels, they speak in place of what is expected.",
+    "performance": "Each point is a mean over some rounds. Where labels came, they take the place of what is expected.",
     "moved": "Share of rows in the reference and in recent rows. The percentage is the column's share in the shift.",
 }
 _SHORT_CELL = 24  # characters
@@ -83,7 +83,7 @@ def _head(source: ReportSource) -> str:
 def _status(source: ReportSource) -> str:
     """Return state, metric, reasons and advice; before the first row nothing is judged."""
     said, tone = source.said, "none" if source.is_empty else _TONES[source.said["state"]]
-    alarm = f'<p class="badge">alarm since round {said["alarm_since"]:,}</p>' if said["alarm"] else ""
+    alarm = f'<p class="badge alarm">alarm since round {said["alarm_since"]:,}</p>' if said["alarm"] else ""
     notes = "".join(f"<p>{escape(note)}</p>" for note in headline_notes(source))
     content = f"{alarm}<h2>{escape(headline(source))}</h2>{notes}"
     if not source.is_empty:
