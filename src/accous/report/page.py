@@ -16,7 +16,7 @@ from typing import Any
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftEvent, Regime, rounds_in_words
 from accous.diagnostics.labels import ALPHA
 from accous.diagnostics.messages import NOT_COVERED, LossScale, counted_in_words, latest_in_words
-from accous.diagnostics.trust import DRIFT_NOTE, HEADINGS, VERDICTS, look_cells
+from accous.diagnostics.trust import DRIFT_NOTE, HEADINGS, look_cells
 from accous.report.figures import (
     Figure,
     date_of_round,
@@ -369,14 +369,8 @@ def _estimate(
 # --- The page about all keys: which drifted, since when, in which columns, worst first
 
 
-_TONES_OF_VERDICTS = {
-    "good": "good",
-    "not verified": "none",
-    "thin": "thin",
-    "contradicted": "bad",
-    "no overlap": "bad",
-}
-_LARGE_DRIFT = 0.2  # total variation, as for a drift event
+_TONES_OF_STATES = {"degraded": "bad", "uncertain": "none", "healthy": "good"}
+_LARGE_DRIFT = 0.3
 _MOST_COLUMNS = 12
 # Seconds since 1970: from 1990 until 2100.
 _FIRST_SECOND, _LAST_SECOND = 631_152_000.0, 4_102_444_800.0
@@ -392,15 +386,15 @@ def render_fleet(readings: Sequence[Mapping[str, Any]], name: str) -> str:
     name : str
         What the page is about.
     """
-    body = [_fleet_head(readings, name), _fleet_tiles(readings), _columns(readings), _table_section()]
+    body = [_fleet_head(readings, name), _fleet_tiles(readings), _columns(readings), _table_section(readings)]
     moments = _Moments.of(readings)
     rows = [
         [
             str(each["key"]),
-            each["verdict"],
-            _TONES_OF_VERDICTS[each["verdict"]],
-            _number(each["estimated_error"]),
-            _number(each["fixed_error"]),
+            each["state"],
+            _TONES_OF_STATES[each["state"]],
+            _number(each["value"]),
+            _number(each["at_fit"]),
             _number(each["drift"]),
             _number(each["effective_rows"]),
             each["since_round"],
@@ -448,13 +442,13 @@ def _fleet_head(readings: Sequence[Mapping[str, Any]], name: str) -> str:
 
 
 def _fleet_tiles(readings: Sequence[Mapping[str, Any]]) -> str:
-    verdicts = Counter(each["verdict"] for each in readings)
+    states = Counter(each["state"] for each in readings)
     n_drifted = sum(each["drift"] >= _LARGE_DRIFT for each in readings)
     tiles = [
-        ("keys that have drifted", n_drifted, "a fifth of the weight or more has moved"),
+        *((f"keys that are {state}", states[state], "") for state in _TONES_OF_STATES if states[state]),
+        ("keys that have drifted", n_drifted, f"by {_LARGE_DRIFT:.0%} or more"),
         ("keys that move now", sum(each["is_moving"] for each in readings), "the last change is not over"),
         ("keys with an adapted model", sum(each["is_adapted"] for each in readings), "the others use the fixed one"),
-        *((f"verdict “{verdict}”", verdicts[verdict], "") for verdict in reversed(VERDICTS) if verdicts[verdict]),
     ]
     cells = (f"<div><span>{title}</span><strong>{n:,}</strong><small>{note}</small></div>" for title, n, note in tiles)
     return f'<section class="tiles">{"".join(cells)}</section>'
@@ -486,18 +480,20 @@ def _columns(readings: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _table_section() -> str:
+def _table_section(readings: Sequence[Mapping[str, Any]]) -> str:
+    metric = readings[0]["metric"].replace("_", " ") if readings else "metric"
     return (
-        '<section class="keys"><h2>Keys, worst first</h2><p class="note">The estimated error needs no labels. Drift is '
-        "the share of the reference's weight that has moved. “Since” is the round in which the last change was "
-        "noticed, and the time of that round, in UTC if times are dates."
-        '</p><p><label>Find <input id="find" type="search" placeholder="key, column or verdict"></label> '
-        '<span id="shown" role="status"></span></p><div class="table"><table><thead><tr><th>key</th><th>verdict</th>'
-        "<th>error now</th><th>fixed model</th><th>drift</th><th>effective rows</th><th>since</th><th>columns</th>"
+        '<section class="keys"><h2>Keys, worst first</h2><p class="note">The metric is what is expected if labels '
+        "still follow from inputs as they did. Drift is 0 % for inputs as in the reference and 100 % for inputs that "
+        "are all elsewhere. “Since” is the round in which the last change was noticed, and its time, in UTC if times "
+        "are dates."
+        '</p><p><label>Find <input id="find" type="search" placeholder="key, column or state"></label> '
+        '<span id="shown" role="status"></span></p><div class="table"><table><thead><tr><th>key</th><th>state</th>'
+        f"<th>{escape(metric)} now</th><th>at fit</th><th>drift</th><th>effective rows</th><th>since</th><th>columns</th>"
         "<th>rounds</th><th>predicts</th></tr></thead>"
         '<tbody id="keys"></tbody></table></div><p><button id="more" type="button">Show more</button></p></section>'
     )
 
 
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else round(value, 4)
+def _number(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else round(value, 4)
