@@ -343,7 +343,7 @@ def _of_readings(readings: list[KeyReading]) -> dict[str, Any]:
 def fleet(states: Mapping[Any, bytes], adapter: KeyedAdapter) -> list[KeyReading]:
     """Return what is known of each key, worst first; ``pandas.DataFrame(fleet(...))`` is a table with a row per key.
 
-    Degraded keys come first, then uncertain ones; then come those whose inputs move at the moment, then the largest drift.
+    Degraded keys come first, then uncertain ones; among them those whose inputs move, then the largest drift.
 
     Parameters
     ----------

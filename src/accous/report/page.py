@@ -489,8 +489,8 @@ def _table_section(readings: Sequence[Mapping[str, Any]]) -> str:
         "are dates."
         '</p><p><label>Find <input id="find" type="search" placeholder="key, column or state"></label> '
         '<span id="shown" role="status"></span></p><div class="table"><table><thead><tr><th>key</th><th>state</th>'
-        f"<th>{escape(metric)} now</th><th>at fit</th><th>drift</th><th>effective rows</th><th>since</th><th>columns</th>"
-        "<th>rounds</th><th>predicts</th></tr></thead>"
+        f"<th>{escape(metric)} now</th><th>at fit</th><th>drift</th><th>effective rows</th><th>since</th>"
+        "<th>columns</th><th>rounds</th><th>predicts</th></tr></thead>"
         '<tbody id="keys"></tbody></table></div><p><button id="more" type="button">Show more</button></p></section>'
     )
 
