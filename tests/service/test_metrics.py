@@ -16,7 +16,11 @@ from tests.service.servers import STATE
 
 def samples(metrics: Metrics) -> dict[tuple[str, ...], float]:
     families = text_string_to_metric_families(metrics.exposition().decode())
-    return {(one.name, *(one.labels[name] for name in sorted(one.labels, reverse=True))): one.value for family in families for one in family.samples}
+    return {
+        (one.name, *(one.labels[name] for name in sorted(one.labels, reverse=True))): one.value
+        for family in families
+        for one in family.samples
+    }
 
 
 def test_state_alarm_and_metric_are_there_by_their_names():

@@ -421,7 +421,7 @@ class Learner:
                 self._carry_out(group)
             if self._is_save_due():
                 self.save()
-        self.save(is_last=True)
+        self.save()
         self.executor.close()
 
     def _take(self) -> list[Pending] | None:
@@ -499,14 +499,14 @@ class Learner:
         n_new, is_long_ago = self._n_since_save, time.monotonic() - self._last_save >= self._save_seconds
         return n_new >= self._save_batches or bool(n_new and is_long_ago) or self._log.n_bytes >= _MOST_LOG_BYTES
 
-    def save(self, *, is_last: bool = False) -> None:
+    def save(self) -> None:
         """Save what is kept, then the model, then start the log again; a crash anywhere between loses nothing."""
         began = time.perf_counter()
         self._last_save = time.monotonic()
         try:
             self._idempotency.save(self._folder / FOLDER / IDEMPOTENCY, self._log.name)
             self._table_model.log_position = LogPosition(self._log.name, self._log.n_records)
-            save_table_model(self._table_model, self._folder, is_last=is_last)
+            save_table_model(self._table_model, self._folder)
             self._n_since_save = 0
             if not self._log.is_empty or self._log.is_broken:
                 self._log.restart()

@@ -14,13 +14,12 @@ import msgspec
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from accous.diagnostics.metrics import Metric
 from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN, Action
-from accous.report.figures import error_figure
-from accous.report.page import render_page
-from accous.report.words import ReportSource, report_source
+from accous.report.figures import performance_figure
+from accous.report.page import NOTES, TONES, render_page, tile_rows
+from accous.report.words import ReportSource, headline, headline_notes, report_source
 from accous.table.history import COUNTS, MEANS
-from accous.table.model import TableModel, TableSnapshot
+from accous.table.model import TableModel
 from accous.text import LOGGER
 
 # --- What Prometheus can read: counts and times of requests, rounds and saves, and what the model says of
@@ -101,16 +100,12 @@ class Metrics:
 # --- What the live page shows, as plain values: the verdict first, then numbers, charts and changes
 
 
-_TONES = {HEALTHY: "good", DEGRADED: "bad", UNCERTAIN: "none"}
-_BASES = {
-    "expected": "Expected from inputs: it holds if labels still follow from them as they did.",
-    "labels": "Confirmed by labels of recent rows.",
-}
 _LAST_CHANGES, _MOST_MOVED = 20, 10
+_NOTHING = "\N{EN DASH}"
 
 
 def page_view(source: ReportSource, state: dict[str, Any]) -> dict[str, Any]:
-    """Return what the page shows.
+    """Return what the page shows; before the first row nothing is judged.
 
     Parameters
     ----------
@@ -118,61 +113,41 @@ def page_view(source: ReportSource, state: dict[str, Any]) -> dict[str, Any]:
     state : dict
         What ``/v1/state`` returns.
     """
-    metric, drift, alarm = source.snapshot.rules.measures.metric, state["drift"], state["alarm_since"]
-    name = state["metric"].replace("_", " ")
-    value, low, high, at_fit = (_shown(state[each], metric) for each in ("value", "low", "high", "at_fit"))
-    is_empty = not state["rows"] and not state["n_labels"]
+    drift, advice, is_empty = state["drift"], state["advice"], source.is_empty
     return {
         "name": state["name"],
         "rounds": state["rounds"],
         "rows": state["rows"],
         "reference_rows": state["reference_rows"],
         "state": "no rows yet" if is_empty else state["state"],
-        "tone": "none" if is_empty else _TONES[state["state"]],
-        "headline": f"{name} {at_fit} at fit" if is_empty else f"{name} {value}",
-        "basis": "" if is_empty else _BASES[state["basis"]],
+        "tone": "none" if is_empty else TONES[state["state"]],
+        "headline": headline(source),
+        "notes": headline_notes(source),
+        "alarm": f"Alarm since round {state['alarm_since']:,}." if state["alarm"] else "",
         "reasons": [] if is_empty else [each["text"] for each in state["reasons"]],
-        "advice": "Send rows to /v1/step." if is_empty else _advice(state["advice"]),
-        "alarm": "" if not state["alarm"] else f"Alarm since round {alarm:,}: the loss has risen above its limit.",
-        "tiles": [
-            {"name": f"{name} now", "value": "–" if is_empty else value,
-             "note": "" if is_empty else f"90 % interval {low} to {high}"},
-            {"name": f"{name} at fit", "value": at_fit, "note": "on held-out rows of the reference"},
-            {"name": "labels", "value": f"{state['n_labels']:,}", "note": "that say something of recent rows"},
-            {"name": "rows outside", "value": _percent(drift["outside"]), "note": "unlike any of the reference"},
-        ],
+        "advice": "Send rows to /v1/step." if is_empty else advice["text"] + _ADDRESSES.get(advice["code"], ""),
+        "tiles": [{"name": name, "value": value, "note": note} for name, value, note in tile_rows(source)],
+        "chart": performance_figure(source),
+        "chart_note": NOTES["performance"],
         "moved": [
-            [each["name"], _percent(each["share"]), _plain_text(each["then"]), _plain_text(each["now"])]
+            [each["name"], f"{each['share']:.0%}", _said(each["then"]), _said(each["now"])]
             for each in drift["columns"][:_MOST_MOVED]
         ],
         "changes": [
             [f"{each['round']:,}", each["kind"], f"{each['size']:.0%}", ", ".join(each["features"])]
-            for each in drift["events"][: -_LAST_CHANGES - 1 : -1]
+            for each in reversed(drift["events"][-_LAST_CHANGES:])
         ],
         "n_changes": len(drift["events"]),
-        "chart": error_figure(source),
         "findings": state["findings"],
-    }  # fmt: skip
+    }
 
 
-def _advice(advice: dict[str, Any]) -> str:
-    """Name the address where a command line would have the command."""
-    where = {Action.LABEL: " Send them to /v1/labels."}.get(advice["code"], "")
-    return f"{advice['text']}{where}"
+# Where the command line has a command, the service has an address.
+_ADDRESSES = {Action.LABEL: " Send their labels to /v1/labels."}
 
 
-def _shown(value: float | None, metric: Metric) -> str:
-    if value is None:
-        return "not defined"
-    return f"{value:.1%}" if metric.is_share else f"{value:,.4g}"
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{share:.0%}"
-
-
-def _plain_text(value: float | str | None) -> str:
-    return "–" if value is None else f"{value:,.4g}" if isinstance(value, float) else value
+def _said(value: float | str | None) -> str:
+    return _NOTHING if value is None else f"{value:,.4g}" if isinstance(value, float) else value
 
 
 # --- What people look at, computed on a timer from a copy of the model and never by a request
@@ -270,19 +245,21 @@ class ReadingTimer:
         with self._table_model.lock():
             # A record counts after its round: at worst there is one more reading.
             n_records, snapshot = self._n_records(), self._table_model.snapshot()
-        state, source = state_of(snapshot, self._name), report_source(snapshot, self._name)
+        source = report_source(snapshot, self._name)
+        state = state_of(source)
         reading = Reading(n_records, source, state, page_view(source, state))
         self._on_reading(reading, before)
         return reading
 
 
-def state_of(snapshot: TableSnapshot, name: str) -> dict[str, Any]:
+def state_of(source: ReportSource) -> dict[str, Any]:
     """Return what a model says of itself, with what is the service's own."""
-    labelled = snapshot.state.labelled
-    return snapshot.to_json() | {
-        "name": name,
-        "label": snapshot.label,
-        "task": snapshot.settings.get("task", "classification"),
+    snapshot, table, labelled = source.snapshot, source.table, source.snapshot.state.labelled
+    assert table is not None
+    return source.said | {
+        "name": source.name,
+        "label": table.label,
+        "task": table.settings.get("task", "classification"),
         "reference_rows": len(snapshot.state.weights),
         "labelled_rows": 0 if labelled is None else len(labelled),
         "effective_rows": snapshot.effective_sample_size,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +26,6 @@ from accous.table.readers import STDIN, BadRow, Position, TableReader, open_tabl
 from accous.table.rows import PendingRows, RowReader, features_from_json, write_rejects
 from accous.table.runs import require_free, require_separate_files
 from accous.table.store import STORE_NAME, Joined, Store, identify_source, looks_like_id
-from accous.table.summary import summarize_labels
 from accous.text import count
 
 # --- accous labels: late labels joined with the predictions that the folder remembers
@@ -55,6 +55,8 @@ class LabelsCounted:
         How labels and predictions were joined, in words.
     n_earlier : int
         Labels that do not measure, because they are about predictions from before rows joined the reference.
+    unseen : dict of str to int
+        How many of the new labels are of each class that the reference does not have.
     """
 
     n_read: int
@@ -69,6 +71,7 @@ class LabelsCounted:
     place_column: str
     joined_by: str
     n_earlier: int
+    unseen: dict[str, int]
 
 
 class LabelJob:
@@ -110,7 +113,7 @@ class LabelJob:
             if new.height or corrected.height:
                 # The store is ahead of the model until it is saved: whoever opens it before takes this batch back.
                 model.stored = store.position
-                save_table_model(model, self._options.model, is_last=True)
+                save_table_model(model, self._options.model)
         return LabelsCounted(
             n_read=table.n_read,
             n_counted=new.height - n_earlier,
@@ -124,7 +127,12 @@ class LabelJob:
             place_column=table.place_column or LINE,
             joined_by=self.joined_in_words(table),
             n_earlier=n_earlier,
+            unseen=self._unseen(new["given"]),
         )
+
+    def _unseen(self, labels: pl.Series) -> dict[str, int]:
+        names = self.table_model.kind.names
+        return dict(Counter(each for each in labels.to_list() if each not in names)) if names else {}
 
     def undo(self) -> int:
         """Take the last labels back and save the model; return how many there were."""
@@ -147,7 +155,7 @@ class LabelJob:
         # The model is saved before the store changes: if that does not happen, the next one to open it does it again.
         self.table_model.recount_labels(store.labelled())
         self.table_model.stored = store.position
-        save_table_model(self.table_model, self._options.model, is_last=True)
+        save_table_model(self.table_model, self._options.model)
 
     def match(self, store: Store) -> tuple[LabelTable, Joined]:
         """Read the labels; return them, and the predictions that they belong to.
@@ -212,9 +220,7 @@ class LabelJob:
 
     def summary(self, counted: LabelsCounted | None = None) -> dict[str, Any]:
         """Return the results, ready for JSON."""
-        measured = self.table_model.measured_
-        estimated = None if measured is None or np.isnan(measured.estimated) else measured.estimated
-        found = {"estimated_error": estimated, **summarize_labels(measured)}
+        found = self.table_model.snapshot().to_json()
         if counted is None:
             return found
         return {
@@ -227,6 +233,7 @@ class LabelJob:
             "without_label": counted.n_missing,
             "without_key": counted.n_unnamed,
             "repeated": counted.n_repeated,
+            "unseen_classes": counted.unseen,
             **found,
         }
 
@@ -345,7 +352,7 @@ class ExtendJob:
         )
         n_joined, n_copies = int(rows.is_new.sum()), int(rows.is_copy.sum())
         if n_joined:
-            save_table_model(self.table_model, options.model, is_last=True)
+            save_table_model(self.table_model, options.model)
         if read.bad_rows and options.rejects is not None:
             # Last: a command that fails leaves no file that would be in its way when it is repeated.
             write_rejects(read.bad_rows, options.rejects)

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.arrays import IntArray, from_plain, to_plain
+from accous.arrays import FloatArray, IntArray, from_plain, to_plain
 from accous.checkpoint.codecs import read_data
 from accous.checkpoint.files import expecting_own_content, read_consistently
 from accous.checkpoint.folder import load_with, save_with
@@ -33,14 +33,16 @@ from accous.diagnostics.coverage import (
     smallest_rare_count,
 )
 from accous.diagnostics.drift import DriftEvent, Regime, SeasonWatch, start_seasons
-from accous.diagnostics.labels import Audit, LabelledRounds, MeasuredError, doubt_about_intervals
-from accous.diagnostics.risk import RiskEstimate
-from accous.diagnostics.trust import Trust
+from accous.diagnostics.performance import Labels, Predictions
+from accous.diagnostics.status import Finding as Code
+from accous.diagnostics.status import Reason, Status
 from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWarning
 from accous.model.backtest import Backtest
 from accous.model.estimators import AdaptiveEstimator
+from accous.model.learning import LearningEvent
 from accous.model.order import Order, OrderKind
 from accous.model.pair import AUTO, LinearAndTrees, make_trees
+from accous.model.performance import AlarmWatch, Drift, MovedColumn
 from accous.model.round import log_onsets
 from accous.model.snapshot import Snapshot
 from accous.model.watching import LOOK_DECAY, NO_ROWS, RecentRows, recent_from_plain, shares_of_parts
@@ -51,13 +53,16 @@ from accous.table.columns import (
     MISSING,
     NEW_VALUES,
     Block,
+    CategoryColumn,
     ColumnEncoder,
     Features,
     Mark,
     Marks,
     NumberColumn,
     PlainColumns,
-    is_category,
+    places_of_categories,
+    plan_from_json,
+    plan_to_json,
 )
 from accous.table.history import History
 from accous.table.kinds import (
@@ -74,14 +79,15 @@ from accous.table.rows import (
     RowsToJoin,
     copies_in_words,
     features_from_json,
+    features_to_json,
+    frame_from_json,
     like,
     predictions_frame,
     rows_to_join,
     to_polars,
 )
 from accous.table.runs import Job, LogPosition
-from accous.table.store import Store, StorePosition, first_id, unpack_scores
-from accous.table.summary import summarize_table_model
+from accous.table.store import Store, StorePosition, first_id
 from accous.text import count
 from accous.threads import Lockable
 
@@ -248,6 +254,56 @@ def _rare(kinds: list[Mark], counts: IntArray, n_rows: int) -> list[tuple[int, f
     return found
 
 
+# --- Columns of the table from their features: what segments and columns that moved are told by
+
+
+_MANY_OUTSIDE, _MOST_MOVED = 0.2, 20
+_OTHERS = "other"
+
+
+@dataclass(frozen=True)
+class DecodedColumn:
+    """A number or a category, and its first feature."""
+
+    plan: NumberColumn | CategoryColumn
+    first: int
+
+    def values(self, rows: NDArray[np.float64]) -> NDArray[Any]:
+        """Return numbers, or names of categories; NaN or "nan" where a row is not known."""
+        plan = self.plan
+        if isinstance(plan, NumberColumn):
+            return np.asarray(rows[:, self.first] * plan.deviation + plan.mean)
+        features = rows[:, self.first : self.first + len(plan.feature_names)]
+        names = np.array([*self._names, _OTHERS, "nan"], dtype=object)
+        places = np.where(features.any(axis=1), features.argmax(axis=1), len(names) - 2)
+        return np.asarray(names[np.where(np.isnan(features).any(axis=1), len(names) - 1, places)])
+
+    @property
+    def _names(self) -> list[str]:
+        return [name.removeprefix(f"{self.plan.name} = ") for name in self.plan.feature_names]
+
+    def then_and_now(self, reference: NDArray[np.float64], recent: NDArray[np.float64]) -> tuple[Any, Any]:
+        """Return the means, or how often the category was there whose share has changed most."""
+        if isinstance(self.plan, NumberColumn):
+            return float(self.values(reference).mean()), float(self.values(recent).mean())
+        features = slice(self.first, self.first + len(self._names))
+        shares = np.stack([rows[:, features].mean(axis=0) for rows in (reference, recent)])
+        place = int(np.abs(shares[1] - shares[0]).argmax())
+        return f"{self._names[place]} {shares[0, place]:.0%}", f"{self._names[place]} {shares[1, place]:.0%}"
+
+
+def with_column_reasons(reasons: tuple[Reason, ...], findings: tuple[Finding, ...]) -> tuple[Reason, ...]:
+    """Return reasons with what single columns show: new categories, and values that the reference does not have."""
+    new = max((each.share for each in findings if each.kind == CATEGORIES), default=0.0)
+    outside = max((each.share for each in findings if each.kind in ("outside", NEW_VALUES)), default=0.0)
+    found = list(reasons)
+    if outside >= _MANY_OUTSIDE:
+        known = max((each.number for each in reasons if each.code == Code.FEW_INSIDE), default=0.0)
+        found = [each for each in found if each.code != Code.FEW_INSIDE]
+        found.append(Reason(Code.FEW_INSIDE, max(known, outside)))
+    return (*found, *([Reason(Code.NEW_CATEGORIES, new)] if new else ()))
+
+
 # --- What a table model reports, in the words of the classifier and in terms of the table's own columns
 
 
@@ -293,10 +349,83 @@ class TableSnapshot(Snapshot):
         vars(other).update(inner=self.inner.apart(), past=self.past.copy(), lock_of_past=nullcontext())
         return other
 
+    # --- how good it is now: what the inner snapshot says, in the table's own columns
+
+    def performance(self, metric: str | None = None, *, by: str | None = None) -> Any:
+        """Return how good the model is on recent rows, as `Snapshot.performance`; ``by`` is a column of the table."""
+        return self.inner.performance(metric) if by is None else super().performance(metric, by=by)
+
     @cached_property
-    def risk(self) -> RiskEstimate:
-        """Estimated errors of the predictor in use and of the fixed one, without labels."""
-        return replace(self.inner.risk, is_covered=self.is_covered)
+    def status(self) -> Status:
+        """The state of the model, with reasons that the columns of the table give too."""
+        found = self.inner.status
+        return replace(found, reasons=with_column_reasons(found.reasons, self.coverage.columns))
+
+    @property
+    def tolerance(self) -> float:
+        """How much more loss than at fit is still healthy."""
+        return self.inner.tolerance
+
+    @property
+    def recent(self) -> Predictions:
+        """What the predictor in use says of recent rows."""
+        return self.inner.recent
+
+    @property
+    def labels(self) -> Labels:
+        """Labels that say something of recent rows."""
+        return self.inner.labels
+
+    @property
+    def alarm(self) -> AlarmWatch | None:
+        """The alarm with all rows so far; None if the reference has too few rows."""
+        return self.inner.alarm
+
+    @property
+    def _label_weights(self) -> FloatArray:
+        return self.inner._label_weights
+
+    def segment_values(self, by: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Return a column's values of recent, labelled and held-out rows: numbers, or names of categories."""
+        columns = self.decoded
+        if by not in columns:
+            meant = did_you_mean(by, list(columns))
+            raise ParameterError(f"There are no segments by {by!r}{meant}: use one of {listed(list(columns))}.")
+        held, labelled, recent = self.rules.held_out.predictions, self.state.labelled, self.state.recent.last()
+        reference = self.rules.cover.numbers
+        assert held is not None
+        assert reference is not None
+        of_held_out = columns[by].values(reference[held.rows])
+        width = reference.shape[1]
+        of_labelled = columns[by].values(np.zeros((0, width)) if labelled is None else labelled.rows)
+        if recent is not None:
+            return columns[by].values(recent), of_labelled, of_held_out
+        return (of_held_out if labelled is None else of_labelled[-len(self.recent) :]), of_labelled, of_held_out
+
+    @cached_property
+    def decoded(self) -> dict[str, DecodedColumn]:
+        """The numbers and categories among the columns, which their features can be turned back to."""
+        firsts = np.cumsum([0, *(len(plan.feature_names) for plan in self.encoder.used)]).tolist()
+        plans = zip(firsts, self.encoder.used, strict=False)
+        return {
+            plan.name: DecodedColumn(plan, first)
+            for first, plan in plans
+            if isinstance(plan, (NumberColumn, CategoryColumn))
+        }
+
+    def moved_columns(self) -> tuple[MovedColumn, ...]:
+        """Return the columns that moved, the one that moved most first, without the one that tells the time."""
+        time = find_time_column(self.settings, self.encoder.plans)
+        shares = [(name, share) for name, share in self.drift_attribution.items() if share > 0.0]
+        reference, recent = self.rules.cover.numbers, self.state.recent.last()
+        found = []
+        for name, share in sorted(shares, key=lambda each: -each[1])[:_MOST_MOVED]:
+            if time is None or name != time.name:
+                then_and_now = None, None
+                if name in self.decoded and reference is not None and recent is not None:
+                    then_and_now = self.decoded[name].then_and_now(reference, recent)
+                found.append(MovedColumn(name, share, *then_and_now))
+        return tuple(found)
 
     @cached_property
     def coverage(self) -> Coverage:
@@ -308,64 +437,6 @@ class TableSnapshot(Snapshot):
         place = {plan.name: number for number, plan in enumerate(self.encoder.plans)}
         found.sort(key=lambda finding: place[finding.column])
         return replace(self.inner.coverage, columns=tuple(found))
-
-    @property
-    def latest_coverage(self) -> Coverage:
-        """How the reference lies beside the last 64 rows alone."""
-        return self.inner.latest_coverage
-
-    @property
-    def risk_estimate(self) -> float:
-        """Label-free estimate of the current error."""
-        return self.inner.risk_estimate
-
-    @property
-    def kept_audit(self) -> Audit | None:
-        """Whether P(y | x) has changed in the kept rows with labels."""
-        return self.inner.kept_audit
-
-    @cached_property
-    def labelled_rounds(self) -> LabelledRounds | None:
-        """What labels have measured of the rounds so far; None without labels."""
-        if self.state.late_labels is None:
-            return None
-        joined = self.state.joined
-        with self.lock_of_past:
-            ends, n_rows, losses = self.past.labelled_since(0 if joined is None else joined.n_rounds)
-            is_in = ends <= self.state.n_rounds  # the history goes on
-            ends, n_rows, losses = ends[is_in], n_rows[is_in], losses[is_in]
-            return LabelledRounds(n_rows, losses, self.estimates_at(pl.Series(ends))) if len(ends) else None
-
-    def estimates_at(self, rounds: pl.Series) -> NDArray[np.float64]:
-        """Return the estimated error around rounds and the ends of its interval; NaN where it is not known.
-
-        Parameters
-        ----------
-        rounds : polars.Series
-            Of whole numbers; null where the round is not known.
-
-        Returns
-        -------
-        array of shape (n_rounds, 3)
-        """
-        risk, estimates = self.inner.risk, np.full((len(rounds), 3), np.nan)
-        now = risk.adapted, risk.adapted_low, risk.adapted_high
-        changes, joined = [event.round for event in self.inner.drift_events], self.state.joined
-        is_known = rounds.is_not_null().to_numpy()
-        if joined is not None and joined.n_rounds == self.state.n_rounds:
-            estimates[is_known] = now  # what was read before is about another model
-            return estimates
-        estimates[is_known] = self.past.risk_at(
-            rounds.drop_nulls().to_numpy().astype(np.int64),
-            changes=changes if joined is None else sorted((*changes, joined.n_rounds + 1)),
-            latest=(self.state.n_rounds, now),
-        )
-        return estimates
-
-    @property
-    def intervals_in_words(self) -> str:
-        """How far ``low`` and ``high`` of the predictions can be relied on; empty if nothing speaks about that."""
-        return "" if self.rules.task.kind != "regressor" else doubt_about_intervals(self.measured, self.trust)
 
     @cached_property
     def drift_attribution(self) -> dict[str, float]:
@@ -500,7 +571,7 @@ def times_in_order(table: pl.DataFrame, settings: dict[str, Any]) -> NDArray[np.
 def match_frame(
     table: pl.DataFrame, labelled: LabelledRows, predictions: pl.DataFrame, key: str | None
 ) -> pl.DataFrame:
-    """Return the predictions that have a label: ``prediction``, ``round``, an interval, ``label`` and the ``row``.
+    """Return the predictions that have a label: ``prediction``, ``round``, ``label`` and the ``row``.
 
     They are joined by the key, by the line if both frames have it, or by position.
     """
@@ -515,7 +586,7 @@ def match_frame(
     rows = pl.DataFrame({"place": _places(table, place_column), "label": labelled.labels})
     once = check_labels(rows, "The frame", "position", place_column).rows
     first = rows.with_row_index("row").drop_nulls().unique("place", keep="first").select("place", "row")
-    wanted = [each for each in ("round", "low", "high") if each in predictions.columns]
+    wanted = [each for each in ("round",) if each in predictions.columns]
     made = pl.DataFrame({"place": _places(predictions, place_column), "prediction": predictions["prediction"]})
     made = made.with_columns(place_texts(made["prediction"]).alias("prediction")).hstack(predictions.select(wanted))
     found = made.join(once, on="place", how="inner", maintain_order="left").join(first, on="place", how="left")
@@ -580,7 +651,7 @@ def predict_and_adapt(
 
 def ratios_of(model: AdaptiveEstimator, X: NDArray[np.float64], *, needs_ratio: bool) -> NDArray[np.float64]:
     """Return the ratios of rows, or NaN if they are not needed."""
-    return model.ratio_.predict_ratio(X) if needs_ratio else np.full(len(X), np.nan)
+    return model.ratio_.predict_ratio(X[:, : model.n_features_in_]) if needs_ratio else np.full(len(X), np.nan)
 
 
 # --- TableModel: a model on a table's own columns; one frame in, one frame out, no files
@@ -600,8 +671,8 @@ class TableModel(Lockable):
     are the columns that ``accous adapt`` writes, with the same values. Only ``line`` is another: a file counts its
     lines, `step` counts from 1 the rows of all rounds so far.
 
-    What it reports has the names that it has in `accous.AdaptiveClassifier`: ``risk_``, ``measured_``, ``trust_``,
-    ``coverage_``, ``drift_attribution_``, ``drift_events_``, ``backtest_``. Columns are those of the table.
+    What it reports has the names that it has in `accous.AdaptiveClassifier`: ``performance``, ``status_``, ``drift_``,
+    ``history_``, ``regimes_``, ``backtest_``. Columns are those of the table.
 
     Attributes
     ----------
@@ -623,6 +694,8 @@ class TableModel(Lockable):
         How much of the folder's store of predictions the model contains.
     log_position : LogPosition, optional
         How much of the log of ``accous serve`` the model contains.
+    label_rows : dict of int to str
+        The rows whose labels are learned from, as JSON, by id.
     """
 
     model: AdaptiveEstimator
@@ -635,6 +708,7 @@ class TableModel(Lockable):
     watch: TableWatch = field(default_factory=TableWatch)
     stored: StorePosition = field(default_factory=StorePosition)
     log_position: LogPosition | None = None
+    label_rows: dict[int, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Return one line: the label, and how many columns, rounds and reference rows there are."""
@@ -651,7 +725,7 @@ class TableModel(Lockable):
     @property
     def kind(self) -> LabelKind:
         """What depends on whether the label is a class or a number."""
-        return kind_of(self.model.task_)
+        return kind_of(self.model.task_, getattr(self.model, "classes_", None))
 
     def prepare(self, frame: Any) -> Features:
         """Encode the columns of a frame as the features of the classifier.
@@ -775,8 +849,7 @@ class TableModel(Lockable):
                 len(X),
                 *counts,
                 time=time,
-                snapshot=lambda: self._snapshot_of(self.model.snapshot(), History()),
-                note=self.model.note_risk,
+                read=self.current,
             )
             return RoundResult(self.model.n_rounds_, scores, ratios, counts)
 
@@ -791,6 +864,7 @@ class TableModel(Lockable):
     def _watch_season(
         self, X: NDArray[np.float64], times: NDArray[np.float64], parts_before: NDArray[np.float64]
     ) -> None:
+        X = X[:, : self.model.n_features_in_]
         seasons = start_seasons(X.shape[1]) if self.seasons is None else self.seasons
         seasons, watch = seasons.after(X, times), self.model.state_.watch
         log, parts = watch.log, watch.column_parts
@@ -836,8 +910,13 @@ class TableModel(Lockable):
 
     # --- labels that come late ---------------------------------------------------------------------------------------
 
-    def observe(self, frame: Any, y: Any = None, *, predictions: Any = None, key: str | None = None) -> Self:
-        """Count labels that arrived late; read the result in ``measured_``. Nothing is learned from them.
+    def observe(
+        self, frame: Any, y: Any = None, *, predictions: Any = None, key: str | None = None, learn: bool = True
+    ) -> Self:
+        """Count labels that arrived late, then learn from them; read ``performance`` and ``learned_``.
+
+        Categories and classes that only labelled rows have become known with the next refit; see
+        `accous.AdaptiveClassifier.observe`.
 
         Labels are compared as ``accous labels`` does it: 7 and 7.0 are the same, rows without a label are left out, and
         a class that the reference does not have counts as an error.
@@ -845,17 +924,19 @@ class TableModel(Lockable):
         Parameters
         ----------
         frame : polars.DataFrame or pandas.DataFrame
-            The rows, oldest first. With ``predictions``, it may lack the columns of the model; then P(y | x) is not
-            tested on these rows.
+            The rows, oldest first. With ``predictions``, it may lack the columns of the model.
         y : str or array of shape (n_rows,), optional
             The labels, or the column that holds them. None is the label column of the reference.
         predictions : polars.DataFrame or pandas.DataFrame, optional
-            What `step` or ``accous adapt`` returned at the time. Its predictions are compared, with the estimates of
-            their rounds. Predictions from before rows joined the reference are left out: they say nothing about the
+            What `step` or ``accous adapt`` returned at the time, with its probabilities. Predictions from before rows
+            joined the reference are left out: they say nothing about the
             present model. None predicts the rows now.
         key : str, optional
             The column, in both frames, that labels and predictions are joined by. None takes ``line``, if both have it,
             and else the position. What you pass twice counts twice; ``accous labels`` on a folder counts it once.
+        learn : bool, default=True
+            Whether to learn from the labels after they were measured. Rows that lack columns of the model are only
+            measured.
 
         Raises
         ------
@@ -868,25 +949,82 @@ class TableModel(Lockable):
             if predictions is None:
                 rows = labelled.rows
                 values = self.kind.values(labelled.labels[rows])
-                self.model.observe(self._usable(self.prepare(frame), rows).X[rows], values)
+                self.model.observe(self._usable(self.prepare(frame), rows).X[rows], values, learn=False)
             else:
-                self._observe_predicted(table, labelled, to_polars(predictions), key)
+                rows = self._observe_predicted(table, labelled, to_polars(predictions), key)
+            if learn and len(rows) and set(self.encoder.used_columns) <= set(table.columns):
+                spread, _ = spread_vectors(table[rows], self.settings.get("widths", {}))
+                self.learn(features_to_json(spread, self.encoder), labelled.labels[rows])
         return self
+
+    def learn(
+        self,
+        rows: list[str],
+        labels: pl.Series,
+        *,
+        ids: IntArray | None = None,
+        position: IntArray | None = None,
+        now: int | None = None,
+    ) -> None:
+        """Learn from labelled rows, or keep them until there are enough.
+
+        Parameters
+        ----------
+        rows : list of str
+            As `accous.table.rows.features_to_json` returns them.
+        labels : polars.Series
+            As text.
+        ids, position : array of shape (n_rows,), optional
+            By which the labels are found again, and the rows of the stream until each row.
+        now : int, optional
+            Rows of the stream until now.
+        """
+        with self.lock():
+            learning = self.model.state_.learning
+            n_seen = 0 if learning is None else learning.n_seen
+            now = max(self.model.state_.n_rows, n_seen + len(rows)) if now is None else now
+            ids = n_seen + np.arange(len(rows), dtype=np.int64) if ids is None else ids
+            position = np.full(len(rows), now, dtype=np.int64) if position is None else position
+            features = features_from_json(pl.Series(rows, dtype=pl.String), self.encoder)
+            if features is None:
+                raise DataError("A labelled row holds a value that cannot be used: correct it.")
+            values = self.kind.new_values(labels)
+            self._new_classes(values)
+            self.model.keep_labels(features.X, values, position=position, ids=ids, now=now)
+            self.label_rows |= dict(zip(ids.tolist(), rows, strict=True))
+            if self.model.state_.learning.is_due:
+                self._learn_again(now)
+
+    def unlearn(self, ids: IntArray, now: int) -> None:
+        """Learn again as if some labels had not come."""
+        with self.lock():
+            if self.model.forget_labels_of(ids, now):
+                self._learn_again(now)
+
+    def _learn_again(self, now: int) -> None:
+        """Learn the categories of the kept rows, and refit on them."""
+        kept = self.model.state_.learning.kept
+        texts = [self.label_rows[number] for number in kept.ids.tolist()]
+        encoder = self.encoder.with_extra(frame_from_json(texts, self.encoder))
+        features = features_from_json(pl.Series(texts, dtype=pl.String), encoder)
+        assert features is not None
+        self.encoder = encoder
+        self.model.learn_from_kept(now, rows=features.X)
+        still = self.model.state_.learning.kept.ids.tolist()
+        self.label_rows = {number: self.label_rows[number] for number in still}
 
     def _observe_predicted(
         self, table: pl.DataFrame, labelled: LabelledRows, predictions: pl.DataFrame, key: str | None
-    ) -> None:
+    ) -> NDArray[Any]:
         new = match_frame(table, labelled, predictions, key)
         new = new.filter(~self.model.is_before_joining(new["round"].to_numpy()))
-        if not new.height:
-            return
         X, rows = None, new["row"].to_numpy()
+        if not new.height:
+            return rows
         if set(self.encoder.used_columns) <= set(table.columns):
             X = self._usable(self.prepare(table), rows).X[rows]
-        ends = None
-        if not self.kind.names and {"low", "high"} <= set(new.columns):
-            ends = new.select(pl.col("low", "high").cast(pl.Float64)).fill_null(np.nan).to_numpy()
-        self._measure(X, new["label"], new["prediction"], new["round"], ends)
+        self._measure(X, new["label"], new["prediction"], new["round"])
+        return rows
 
     def _measure(
         self,
@@ -894,15 +1032,14 @@ class TableModel(Lockable):
         labels: pl.Series,
         predicted: pl.Series,
         rounds: pl.Series,
-        intervals: NDArray[np.float64] | None,
         *,
+        probability: NDArray[np.float64] | None = None,
         is_late: bool = True,
     ) -> None:
         """Compare labels with what was predicted, both as text, and note it in the history if they came late."""
         kind = self.kind
-        estimated = self.current().estimates_at(rounds)
         values, answers = kind.values(labels), kind.values(predicted)
-        self.model.observe(X, values, predicted=answers, estimated=estimated, intervals=intervals)
+        self.model.observe(X, values, predicted=answers, probability=probability, learn=False)
         if is_late:
             truths, found = kind.true_answers(labels), kind.true_answers(predicted)
             losses = np.asarray(kind.losses(self.model, truths, found), dtype=np.float64)
@@ -924,9 +1061,15 @@ class TableModel(Lockable):
             new = rows.filter(~is_earlier)
             if new.height:
                 features = features_from_json(new["features"], self.encoder)
-                ends = None if self.kind.names else unpack_scores(new["scores"].to_list(), 2)
-                X = None if features is None else features.X
-                self._measure(X, new["given"], new["predicted"], new["round"], ends, is_late=is_late)
+                asked = new["asked"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+                self._measure(
+                    None if features is None else features.X,
+                    new["given"],
+                    new["predicted"],
+                    new["round"],
+                    probability=asked,
+                    is_late=is_late,
+                )
         return int(is_earlier.sum())
 
     def recount_labels(self, labelled: pl.DataFrame) -> None:
@@ -1114,47 +1257,46 @@ class TableModel(Lockable):
             lock_of_past=lock or nullcontext(),
         )
 
-    @property
-    def risk_(self) -> RiskEstimate:
-        """Estimated errors of the predictor in use and of the fixed one, without labels."""
-        return self.current().risk
+    def performance(self, metric: str | None = None, *, by: str | None = None) -> Any:
+        """Return how good the model is on recent rows: expected from the inputs, or confirmed by labels.
+
+        Parameters
+        ----------
+        metric : str, optional
+            As for `accous.AdaptiveClassifier.performance`. None is the model's own.
+        by : str, optional
+            A column of the table, a number or a category: then the result is a list of (segment, Estimate), worst
+            first.
+
+        Returns
+        -------
+        Estimate, or list of (str, Estimate)
+        """
+        return self.current().performance(metric, by=by)
 
     @property
-    def measured_(self) -> MeasuredError | None:
-        """The error that late labels have measured; None without labels."""
-        return self.current().measured
+    def status_(self) -> Status:
+        """Whether the model is healthy, degraded or uncertain, with reasons, advice and the alarm."""
+        return self.current().status
 
     @property
-    def coverage_(self) -> Coverage:
-        """How well the reference covers the last rows, with findings about the table's own columns."""
-        return self.current().coverage
-
-    @property
-    def trust_(self) -> Trust:
-        """Three answers and a verdict, with findings about the table's own columns."""
-        return self.current().trust
-
-    @property
-    def drift_attribution_(self) -> dict[str, float]:
-        """Share of each column of the table in what moved; zeros while there is no shift.
+    def drift_(self) -> Drift:
+        """What has moved in the inputs: columns of the table, events and coverage.
 
         If there is a time column, what the time of the day and the weekend explain is left out, once an hour has been
         seen on two days.
         """
-        return self.current().drift_attribution
-
-    @property
-    def drift_events_(self) -> tuple[DriftEvent, ...]:
-        """The changes in the inputs, named by the table's own columns, in order.
-
-        If there is a time column, those that the time of the day and the weekend explain are left out.
-        """
-        return self.current().drift_events
+        return self.current().drift
 
     @property
     def seasonal_events_(self) -> tuple[DriftEvent, ...]:
         """The changes that are what the same hours did on the days before."""
         return self.current().seasonal_events
+
+    @property
+    def learned_(self) -> tuple[LearningEvent, ...]:
+        """The last hundred refits on labels, with the errors before each."""
+        return self.current().learned
 
     @property
     def history_(self) -> Any:
@@ -1170,10 +1312,6 @@ class TableModel(Lockable):
     def backtest_(self) -> Backtest | None:
         """The replay of the reference; None if it has no order in time, or too few rows."""
         return self.model.backtest_
-
-    def intervals_in_words(self) -> str:
-        """Say how far ``low`` and ``high`` of the predictions can be relied on; empty if nothing speaks about that."""
-        return self.current().intervals_in_words
 
     def backwards_in_words(self, n_rounds: int) -> str:
         """Say that the times of the last rounds are not in order; empty if they are, or if there are few or none.
@@ -1252,12 +1390,11 @@ def is_own_code(name: str) -> bool:
     return ":" in name
 
 
-def _on_plain_columns(blocks: tuple[Block, ...], make_trees: Callable[[list[bool] | None], Any]) -> Any:
+def _on_plain_columns(blocks: tuple[Block, ...], make_trees: Callable[[list[int] | None], Any]) -> Any:
     """Return trees that read categories and missing values as such; they are made for the columns that hold codes."""
     from sklearn.pipeline import make_pipeline
 
-    categories = is_category(blocks)
-    return make_pipeline(PlainColumns(blocks), make_trees(categories if any(categories) else None))
+    return make_pipeline(PlainColumns(blocks), make_trees(places_of_categories(blocks) or None))
 
 
 def _seeded(estimator: Any, seed: int) -> Any:
@@ -1311,17 +1448,8 @@ def _named(factory: Callable[[], Any], name: str) -> Callable[[], Any]:
 _FORMAT = 2  # 1: nothing is remembered about the columns of the reference
 
 
-def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = False) -> None:
-    """Save to a folder; a crash at any moment leaves the previous save whole.
-
-    Parameters
-    ----------
-    table_model : TableModel
-    folder : Path
-    is_last : bool, default=False
-        Whether this is the last save for now. Only then is the summary for ``accous inspect`` computed too, which
-        costs as much as several rounds.
-    """
+def save_table_model(table_model: TableModel, folder: Path) -> None:
+    """Save to a folder; a crash at any moment leaves the previous save whole."""
     with table_model.lock():
         # `extend` changes the settings and the columns too.
         attached = {
@@ -1329,6 +1457,7 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
             "label": table_model.label,
             "settings": table_model.settings,
             "columns": table_model.encoder.to_json(),
+            "extra_columns": [plan_to_json(plan) for plan in table_model.encoder.extra],
         }
         progress = {
             "history": table_model.history.to_plain(),
@@ -1337,9 +1466,12 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
             "stored": to_plain(table_model.stored),
             "seasons": to_plain(table_model.seasons),
             "log_position": to_plain(table_model.log_position),
+            "label_rows": {
+                "ids": np.array(list(table_model.label_rows), dtype=np.int64),
+                "rows": np.array(list(table_model.label_rows.values()), dtype=np.str_),
+            },
         }
-        summary = summarize_table_model(table_model.snapshot()) if is_last else None
-        save_with(table_model.model, folder, attached, progress, summary)
+        save_with(table_model.model, folder, attached, progress)
 
 
 def load_table_model(folder: Path, estimator: str | None = None) -> TableModel:
@@ -1443,7 +1575,10 @@ def _restored(model: Any, attached: dict[str, Any], progress: dict[str, Any], fo
         raise CheckpointError(f"{folder} was written by a newer accous: upgrade accous.")
     return TableModel(
         model=model,
-        encoder=ColumnEncoder.from_json(attached["columns"]),
+        encoder=replace(
+            ColumnEncoder.from_json(attached["columns"]),
+            extra=tuple(map(plan_from_json, attached.get("extra_columns", []))),
+        ),
         label=attached["label"],
         settings=attached["settings"],
         history=History.from_plain(progress["history"]),
@@ -1452,4 +1587,5 @@ def _restored(model: Any, attached: dict[str, Any], progress: dict[str, Any], fo
         watch=watch_from_plain(progress["watch"]),
         stored=from_plain(StorePosition | None, progress.get("stored")) or StorePosition(),
         log_position=from_plain(LogPosition | None, progress["log_position"]),
+        label_rows=dict(zip(*(progress["label_rows"][name].tolist() for name in ("ids", "rows")), strict=True)),
     )

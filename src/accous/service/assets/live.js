@@ -54,18 +54,19 @@ function show(next) {
   showChanges(next, before);
   byId("part-findings").hidden = !next.findings.length;
   fill("findings", next.findings.map((text) => element("li", "", text)));
+  setText("chart-note", next.chart_note);
   showChart(next.chart);
 }
 
-function showStatus({ state, tone, headline, basis, alarm, reasons, advice }) {
+function showStatus({ state, tone, headline, notes, alarm, reasons, advice }) {
   byId("status").className = `verdict ${alarm ? "bad" : tone}`;
   setText("badge", state);
   setText("headline", headline);
-  setText("basis", basis);
   setText("alarm", alarm);
   byId("alarm").hidden = !alarm;
   setText("advice", advice);
   document.title = `${state}: ${view.name} – accous`;
+  fill("notes", notes.map((text) => element("p", "", text)));
   fill("reasons", reasons.map((text) => element("li", "", text)));
 }
 
