@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN, Action
 from accous.report.figures import performance_figure
-from accous.report.page import NOTES, TONES, render_page, tile_rows
+from accous.report.page import NOTES, TONES, event_rows, render_page, tile_rows
 from accous.report.words import ReportSource, headline, headline_notes, report_source
 from accous.table.history import COUNTS, MEANS
 from accous.table.model import TableModel
@@ -100,7 +100,7 @@ class Metrics:
 # --- What the live page shows, as plain values: the verdict first, then numbers, charts and changes
 
 
-_LAST_CHANGES, _MOST_MOVED = 20, 10
+_MOST_MOVED = 10
 _NOTHING = "\N{EN DASH}"
 
 
@@ -114,6 +114,7 @@ def page_view(source: ReportSource, state: dict[str, Any]) -> dict[str, Any]:
         What ``/v1/state`` returns.
     """
     drift, advice, is_empty = state["drift"], state["advice"], source.is_empty
+    headings, rows = event_rows(source)
     return {
         "name": state["name"],
         "rounds": state["rounds"],
@@ -133,11 +134,7 @@ def page_view(source: ReportSource, state: dict[str, Any]) -> dict[str, Any]:
             [each["name"], f"{each['share']:.0%}", _said(each["then"]), _said(each["now"])]
             for each in drift["columns"][:_MOST_MOVED]
         ],
-        "changes": [
-            [f"{each['round']:,}", each["kind"], f"{each['size']:.0%}", ", ".join(each["features"])]
-            for each in reversed(drift["events"][-_LAST_CHANGES:])
-        ],
-        "n_changes": len(drift["events"]),
+        "changes": {"headings": headings, "rows": rows, "all": len(drift["events"])},
         "findings": state["findings"],
     }
 

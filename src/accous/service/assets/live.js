@@ -51,7 +51,7 @@ function show(next) {
   showStatus(next);
   showTiles();
   showMoved(next.moved);
-  showChanges(next, before);
+  showChanges(next.changes, before);
   byId("part-findings").hidden = !next.findings.length;
   fill("findings", next.findings.map((text) => element("li", "", text)));
   setText("chart-note", next.chart_note);
@@ -91,15 +91,15 @@ function showMoved(rows) {
   fill("moved", [table(["column", "share of the drift", "in the reference", "now"], rows)]);
 }
 
-function showChanges({ changes, n_changes }, before) {
-  byId("no-changes").hidden = changes.length > 0;
-  byId("changes").hidden = !changes.length;
-  if (!changes.length) return;
-  const made = table(["round", "kind", "size", "columns that carry it"], changes);
-  const nNew = before ? Math.min(n_changes - before.n_changes, changes.length) : 0;
+function showChanges({ headings, rows, all }, before) {
+  byId("no-changes").hidden = rows.length > 0;
+  byId("changes").hidden = !rows.length;
+  if (!rows.length) return;
+  const made = table(headings, rows);
+  const nNew = before ? Math.min(all - before.changes.all, rows.length) : 0;
   for (let k = 0; k < nNew; k++) made.tBodies[0].rows[k].className = "is-new";
   fill("changes", [made]);
-  if (nNew > 0) setText("news", `A change in the inputs was detected in round ${changes[0][0]}.`);
+  if (nNew > 0) setText("news", `A change in the inputs was detected in round ${rows[0][0]}.`);
 }
 
 // --- the chart ---
