@@ -28,7 +28,7 @@ import contextlib, io, pandas, polars, rich.progress
 from accous.core.compiled import compile_all
 compile_all()
 with contextlib.redirect_stderr(io.StringIO()):
-    accous.cli.main(["inspect", "no folder"])
+    accous.cli.main(["status", "no folder"])
 """
 # What the library itself cannot do without, and nothing of it: each process then imports its own part of accous.
 LIBRARIES = "import numpy, scipy.linalg, scipy.special, sklearn.base, numba, threadpoolctl"
