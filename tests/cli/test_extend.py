@@ -140,11 +140,10 @@ def test_the_replay_is_that_of_the_new_reference_or_goes_without_an_order(tmp_pa
     for options, n_joined in ([], 200), (["--no-ordered"], 250):
         if options:
             extend(capsys, stream()[200:250], *options)
-        assert main(["inspect", "model", "--json"]) == 0
-        state = json.loads(capsys.readouterr().out)
-        assert (state["reference_rows"], state["joined_rows"]) == (300 + n_joined, n_joined)
-        assert (state["backtest"] is None) == bool(options)
-    assert state["trust_predictions"] == "not known"
+        model = load_table_model(Path("model"))
+        assert (len(model.model.task_), model.settings["n_joined"]) == (300 + n_joined, n_joined)
+        assert (model.backtest_ is None) == bool(options)
+    assert model.status_.reasons[0].code == "no_backtest"
     unordered = str(shutil.copytree("unordered", tmp_path / "unordered"))
     assert extend(capsys, stream()[:50], model=unordered)["backtest"] is None
 

@@ -15,16 +15,23 @@ from typing import Any
 
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, rounds_in_words
 from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN
-from accous.diagnostics.trust import VERDICTS
 from accous.report.figures import Figure, date_of_round, moved_figures, performance_figure
-from accous.report.words import ReportSource, headline, headline_notes, interval_in_words, metric_in_words, shown
+from accous.report.words import (
+    ReportSource,
+    headline,
+    headline_notes,
+    interval_in_words,
+    metric_in_words,
+    shown,
+    tolerated_in_words,
+)
 from accous.text import count
 
 # --- The page itself: one file with everything in it
 
 
-_TONES = {HEALTHY: "good", UNCERTAIN: "thin", DEGRADED: "bad"}
-_NOTES = {
+TONES = {HEALTHY: "good", UNCERTAIN: "thin", DEGRADED: "bad"}
+NOTES = {
     "performance": "Each point is a mean over some rounds. Where labels came, they take the place of what is expected.",
     "moved": "Share of rows in the reference and in recent rows. The percentage is the column's share in the shift.",
 }
@@ -82,7 +89,7 @@ def _head(source: ReportSource) -> str:
 
 def _status(source: ReportSource) -> str:
     """Return state, metric, reasons and advice; before the first row nothing is judged."""
-    said, tone = source.said, "none" if source.is_empty else _TONES[source.said["state"]]
+    said, tone = source.said, "none" if source.is_empty else TONES[source.said["state"]]
     alarm = f'<p class="badge alarm">alarm since round {said["alarm_since"]:,}</p>' if said["alarm"] else ""
     notes = "".join(f"<p>{escape(note)}</p>" for note in headline_notes(source))
     content = f"{alarm}<h2>{escape(headline(source))}</h2>{notes}"
@@ -95,6 +102,21 @@ def _status(source: ReportSource) -> str:
     return f'<section class="verdict {tone}">{content}</section>'
 
 
+def tile_rows(source: ReportSource) -> list[tuple[str, str, str]]:
+    """Return the numbers of now: name, value and a note."""
+    said, metric, unit, name = source.said, source.metric, source.unit, metric_in_words(source.metric)
+    between = interval_in_words(said["low"], said["high"], metric, unit)
+    tiles = [
+        (f"{name} now", shown(said["value"], metric, unit), between),
+        (f"{name} at fit", shown(said["at_fit"], metric, unit), tolerated_in_words(source)),
+        ("labels of recent rows", f"{said['n_labels']:,}", ""),
+    ]
+    outside = said["drift"]["outside"]
+    if outside is not None:
+        tiles.append(("rows unlike the reference", f"{outside:.0%}", "of recent rows"))
+    return tiles if not source.is_empty else tiles[1:2]
+
+
 # --- Charts
 
 
@@ -104,7 +126,7 @@ def _performance(source: ReportSource, figures: dict[str, Figure]) -> str:
         return ""
     figures["performance"] = figure
     title = metric_in_words(source.metric)
-    note = f'<p class="note">{_NOTES["performance"]}</p>'
+    note = f'<p class="note">{NOTES["performance"]}</p>'
     chart = '<div class="chart" id="chart-performance"></div>'
     return f"<section><h2>{escape(title[0].upper() + title[1:])} over time</h2>{note}{chart}</section>"
 
@@ -116,7 +138,7 @@ def _moved(source: ReportSource, figures: dict[str, Figure]) -> str:
     found, columns = moved_figures(source), source.said["drift"]["columns"]
     figures |= {f"moved-{number}": each for number, each in enumerate(found)}
     charts = "".join(f'<div class="chart spread" id="chart-moved-{number}"></div>' for number in range(len(found)))
-    content = f'<p class="note">{_NOTES["moved"]}</p><div class="spreads">{charts}</div>' if found else ""
+    content = f'<p class="note">{NOTES["moved"]}</p><div class="spreads">{charts}</div>' if found else ""
     names = {each["name"] for each in found}
     others = [f"{each['name']} {each['share']:.0%}" for each in columns if each["name"] not in names]
     if others:
@@ -225,14 +247,8 @@ def _cell(text: str) -> str:
 # --- The page about all keys: which drifted, since when, in which columns, worst first
 
 
-_TONES_OF_VERDICTS = {
-    "good": "good",
-    "not verified": "none",
-    "thin": "thin",
-    "contradicted": "bad",
-    "no overlap": "bad",
-}
-_LARGE_DRIFT = 0.2  # total variation, as for a drift event
+_TONES_OF_STATES = {"degraded": "bad", "uncertain": "none", "healthy": "good"}
+_LARGE_DRIFT = 0.3
 _MOST_COLUMNS = 12
 # Seconds since 1970: from 1990 until 2100.
 _FIRST_SECOND, _LAST_SECOND = 631_152_000.0, 4_102_444_800.0
@@ -248,15 +264,15 @@ def render_fleet(readings: Sequence[Mapping[str, Any]], name: str) -> str:
     name : str
         What the page is about.
     """
-    body = [_fleet_head(readings, name), _fleet_tiles(readings), _columns(readings), _table_section()]
+    body = [_fleet_head(readings, name), _fleet_tiles(readings), _columns(readings), _table_section(readings)]
     moments = _Moments.of(readings)
     rows = [
         [
             str(each["key"]),
-            each["verdict"],
-            _TONES_OF_VERDICTS[each["verdict"]],
-            _number(each["estimated_error"]),
-            _number(each["fixed_error"]),
+            each["state"],
+            _TONES_OF_STATES[each["state"]],
+            _number(each["value"]),
+            _number(each["at_fit"]),
             _number(each["drift"]),
             _number(each["effective_rows"]),
             each["since_round"],
@@ -268,15 +284,8 @@ def render_fleet(readings: Sequence[Mapping[str, Any]], name: str) -> str:
         ]
         for each in readings
     ]
-    parts = {
-        "title": escape(f"accous: {name}"),
-        "style": page_asset("page.css") + page_asset("fleet.css"),
-        "body": "\n".join(body),
-        # "</script>" inside the data would end the script element.
-        "figures": json.dumps(rows, allow_nan=False).replace("<", "\\u003c"),
-        "script": page_asset("fleet.js"),
-    }
-    return re.sub(r"\[\[(\w+)\]\]", lambda place: parts[place[1]], page_asset("page.html"))
+    style = page_asset("page.css") + page_asset("fleet.css")
+    return _page(f"accous: {name}", style, body, rows, page_asset("fleet.js"))
 
 
 @dataclass(frozen=True)
@@ -304,13 +313,13 @@ def _fleet_head(readings: Sequence[Mapping[str, Any]], name: str) -> str:
 
 
 def _fleet_tiles(readings: Sequence[Mapping[str, Any]]) -> str:
-    verdicts = Counter(each["verdict"] for each in readings)
+    states = Counter(each["state"] for each in readings)
     n_drifted = sum(each["drift"] >= _LARGE_DRIFT for each in readings)
     tiles = [
-        ("keys that have drifted", n_drifted, "a fifth of the weight or more has moved"),
+        *((f"keys that are {state}", states[state], "") for state in _TONES_OF_STATES if states[state]),
+        ("keys that have drifted", n_drifted, f"by {_LARGE_DRIFT:.0%} or more"),
         ("keys that move now", sum(each["is_moving"] for each in readings), "the last change is not over"),
         ("keys with an adapted model", sum(each["is_adapted"] for each in readings), "the others use the fixed one"),
-        *((f"verdict “{verdict}”", verdicts[verdict], "") for verdict in reversed(VERDICTS) if verdicts[verdict]),
     ]
     cells = (f"<div><span>{title}</span><strong>{n:,}</strong><small>{note}</small></div>" for title, n, note in tiles)
     return f'<section class="tiles">{"".join(cells)}</section>'
@@ -342,18 +351,20 @@ def _columns(readings: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _table_section() -> str:
+def _table_section(readings: Sequence[Mapping[str, Any]]) -> str:
+    metric = readings[0]["metric"].replace("_", " ") if readings else "metric"
     return (
-        '<section class="keys"><h2>Keys, worst first</h2><p class="note">The estimated error needs no labels. Drift is '
-        "the share of the reference's weight that has moved. “Since” is the round in which the last change was "
-        "noticed, and the time of that round, in UTC if times are dates."
-        '</p><p><label>Find <input id="find" type="search" placeholder="key, column or verdict"></label> '
-        '<span id="shown" role="status"></span></p><div class="table"><table><thead><tr><th>key</th><th>verdict</th>'
-        "<th>error now</th><th>fixed model</th><th>drift</th><th>effective rows</th><th>since</th><th>columns</th>"
-        "<th>rounds</th><th>predicts</th></tr></thead>"
+        '<section class="keys"><h2>Keys, worst first</h2><p class="note">The metric is what is expected if labels '
+        "still follow from inputs as they did. Drift is 0 % for inputs as in the reference and 100 % for inputs that "
+        "are all elsewhere. “Since” is the round in which the last change was noticed, and its time, in UTC if times "
+        "are dates."
+        '</p><p><label>Find <input id="find" type="search" placeholder="key, column or state"></label> '
+        '<span id="shown" role="status"></span></p><div class="table"><table><thead><tr><th>key</th><th>state</th>'
+        f"<th>{escape(metric)} now</th><th>at fit</th><th>drift</th><th>effective rows</th><th>since</th>"
+        "<th>columns</th><th>rounds</th><th>predicts</th></tr></thead>"
         '<tbody id="keys"></tbody></table></div><p><button id="more" type="button">Show more</button></p></section>'
     )
 
 
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else round(value, 4)
+def _number(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else round(value, 4)

@@ -173,6 +173,14 @@ def interval_in_words(low: float | None, high: float | None, metric: Metric, uni
     return f"{shown(low, metric)} to {shown(high, metric, unit)}"
 
 
+def tolerated_in_words(source: ReportSource) -> str:
+    """Return which values are tolerated; empty if there is not one limit."""
+    if source.limit is None:
+        return ""
+    side = "from" if source.metric.higher_is_better else "up to"
+    return f"tolerated {side} {shown(source.limit, source.metric, source.unit)}"
+
+
 def headline(source: ReportSource) -> str:
     """Return state and metric in one line."""
     name, now = metric_in_words(source.metric), source.now
@@ -187,9 +195,7 @@ def headline_notes(source: ReportSource) -> list[str]:
     now, metric, unit = source.now, source.metric, source.unit
     if source.is_empty:
         return [NO_ROWS]
-    parts = [f"at fit {shown(now.at_fit, metric, unit)}"]
-    if source.limit is not None:
-        parts.append(f"tolerated {'from' if metric.higher_is_better else 'up to'} {shown(source.limit, metric, unit)}")
+    parts = [f"at fit {shown(now.at_fit, metric, unit)}", *filter(None, [tolerated_in_words(source)])]
     between = interval_in_words(now.low, now.high, metric, unit)
     if between:
         parts.insert(0, f"{LEVEL:.0%} interval {between}")

@@ -97,10 +97,13 @@ class Scoring:
         _, has_label, texts = self._labels(frame)
         rows = np.flatnonzero(has_label[start:stop])
         if len(rows):
+            # Where all rows have a label, none was chosen; others may be of a certain kind of rows.
+            probability = 1.0 if len(rows) == stop - start else None
             self._model.observe(
                 batch[rows],
                 self._kind.values(texts[(start + rows).tolist()]),
                 predicted=self._kind.predictions(self._last[rows]),
+                probability=probability,
                 learn=False,
             )
 
