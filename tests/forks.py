@@ -22,7 +22,7 @@ SOURCES = os.pathsep.join(str(Path(one.__file__).resolve().parents[1]) for one i
 # What the commands import, with the inner loops loaded. Typer makes the parser, and imports what reads the arguments,
 # when a command is called: more than half of the time of a short one. So one is called that does nothing.
 COMMANDS = """
-import accous.cli, accous.diagnostics.alerts, accous.ratio.one_step, accous.service.server, accous.streams
+import accous.cli, accous.ratio.one_step, accous.service.server, accous.streams
 import accous.table.adapt, accous.table.fit, accous_bench.grid, accous_bench.problems
 import contextlib, io, pandas, polars, rich.progress
 from accous.core.compiled import compile_all

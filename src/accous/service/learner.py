@@ -74,12 +74,14 @@ class Executor:
     ----------
     n_rows : int
         Of all rounds.
+    n_labels : int
+        Counted since the start.
     """
 
     def __init__(self, table_model: TableModel, reader: BatchReader, idempotency: Idempotency, store: Store) -> None:
         self._table_model, self._reader, self._idempotency = table_model, reader, idempotency
         self._store = store
-        self.n_rows = int(table_model.history.totals()["n_rows"])
+        self.n_rows, self.n_labels = int(table_model.history.totals()["n_rows"]), 0
 
     def parse(self, record: Record) -> Parsed:
         """Return the rows or labels of a record; refuse what cannot be learned from."""
@@ -163,6 +165,7 @@ class Executor:
             elif new.height:
                 n_earlier = model.count_labels(new)
         model.stored = store.position
+        self.n_labels += new.height - n_earlier
         unknown = set(joined.unknown)
         matched = [each for each, place in zip(labels, places, strict=True) if place not in unknown]
         return json_result(
@@ -227,8 +230,8 @@ class Executor:
         return self._idempotency.prediction(key_text(label.key))
 
     def _n_labelled(self) -> int:
-        labels = self._table_model.model.state_.late_labels
-        return 0 if labels is None else int(labels.n_labelled)
+        labels = self._table_model.model.state_.labelled
+        return 0 if labels is None else len(labels)
 
 
 # --- A batch that waits for the learner
@@ -457,10 +460,11 @@ class Learner:
         done: list[tuple[Pending, Result | HttpError]] = []
         last = time.perf_counter()
         for place, pending in enumerate(group):
-            began = time.perf_counter()
+            began, n_labels = time.perf_counter(), self.executor.n_labels
             done.append((pending, self.executor.carry_out(number + place, pending.record, pending.parsed)))
             now = time.perf_counter()
             self._metrics.learn_seconds.observe(now - began)
+            self._metrics.labels.inc(self.executor.n_labels - n_labels)
             self._n_since_save += 1
             self.n_done += 1
             if now - last > _SECONDS_BETWEEN_RESULTS:
