@@ -1,4 +1,4 @@
-"""`history_`, alerts and the log: what happened in rounds, without computing anything that a round has not."""
+"""`history_` and the log: what happened in rounds, without computing anything that a round has not."""
 
 import logging
 import subprocess

@@ -41,7 +41,7 @@ for ratio in ratios:
     accous.save(model, sys.argv[1])
     resumed = accous.load(sys.argv[1])
     assert (resumed.reference_weight_ == model.reference_weight_).all()
-    assert resumed.trust_.verdict == model.trust_.verdict
+    assert resumed.status_ == model.status_
 print(accous.datasets.load_wine().X.shape, accous.__version__)
 """
 # What cannot be done, and the package that is missing.
@@ -112,7 +112,7 @@ print("done")
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["inspect", "model"]])
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["status", "model"]])
 def test_the_command_line_says_what_to_install(run, arguments, tmp_path):
     code = "import runpy\nsys.argv[0] = 'accous'\nrunpy.run_module('accous', run_name='__main__', alter_sys=True)"
     done = run(code, *arguments, folder=tmp_path)
