@@ -1,4 +1,4 @@
-"""The results of a run as plain values, and how good a model was at its fit, in words."""
+"""The results of a run as plain values, and how well a reference was predicted, in words."""
 
 from __future__ import annotations
 
