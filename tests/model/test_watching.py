@@ -15,7 +15,7 @@ from accous.core.kernels_rows import effective_rows
 from accous.diagnostics.losses import effective_sample_size
 from accous.model.round import log_events
 from accous.model.safeguards import LENIENT, STRICT, next_veto
-from accous.model.watching import MAX_ROUNDS, NO_ROUNDS, RoundLog, rounds_from_plain
+from accous.model.watching import MAX_ROUNDS, NO_ROUNDS, rounds_from_plain
 from accous.streams import GaussianStream, SquareShift
 from tests.classifiers import drifting_batches, labelled_rows, play
 
@@ -79,14 +79,6 @@ def test_only_the_last_rounds_are_kept():
     assert sum(map(len, log.blocks)) < MAX_ROUNDS + 32
     rows = log.rows()[-MAX_ROUNDS:]
     assert rows[:, 0].tolist() == list(range(700, n_rounds))
-
-
-def test_a_round_is_predicted_by_what_the_round_before_left():
-    log = RoundLog()
-    for held in (True, False, False, True):
-        log = log.after(None, 4.0, 5, share=1.0, refit=True, drift=False, held=held)
-    # The predictors of the four rounds: fixed, fixed, adapted, adapted; then the fixed one again.
-    assert [log.share_adapted(n_rounds) for n_rounds in (1, 2, 3, 4, 9)] == [1.0, 1.0, 2 / 3, 0.5, 0.5]
 
 
 @pytest.mark.parametrize("n_rounds", [0, 1, 31, 32, 33, 34, 100])

@@ -45,11 +45,6 @@ class LossScale:
         return self.loss == ERROR
 
     @property
-    def is_of_constant(self) -> bool:
-        """Whether the target is constant on the reference: then nothing says how large a loss is."""
-        return self.one <= _LOSSES_IN_ONE * _SMALLEST
-
-    @property
     def largest(self) -> float:
         """The largest loss there is."""
         return 1.0 if self.is_of_classes else math.inf

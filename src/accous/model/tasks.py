@@ -134,17 +134,6 @@ def _require_one_type(labels: list[Any]) -> None:
         )
 
 
-def read_known_labels(y: Any, n_rows: int, classes: NDArray[Any]) -> IntArray:
-    """Return the class number of each row; raise a DataError for a label that is not among the classes."""
-    labels = read_plain_labels(y)
-    require_as_many(labels, n_rows)
-    is_known = np.isin(labels, classes)
-    if not is_known.all():
-        unknown = labels[~is_known].tolist()[0]
-        raise DataError(f"y holds the label {unknown!r}, which the reference does not: use {classes.tolist()}.")
-    return np.searchsorted(classes, labels)
-
-
 def read_late_labels(y: Any, n_rows: int) -> list[Any]:
     """Return labels of any classes as plain values; raise a DataError for missing ones."""
     if isinstance(y, (list, tuple)):

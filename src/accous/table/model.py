@@ -39,14 +39,13 @@ from accous.exceptions import CheckpointError, DataError, ParameterError
 from accous.model.backtest import Backtest
 from accous.model.estimators import AdaptiveEstimator
 from accous.model.learning import LearningEvent
-from accous.model.order import Order, OrderKind
 from accous.model.pair import AUTO, LinearAndTrees, make_trees
 from accous.model.performance import AlarmWatch, Drift, MovedColumn
 from accous.model.round import log_onsets
 from accous.model.snapshot import Snapshot
 from accous.model.watching import LOOK_DECAY, NO_ROWS, RecentRows, recent_from_plain, shares_of_parts
 from accous.parameters import did_you_mean, listed
-from accous.table.checks import TimeColumn, find_time_column, is_part_of_calendar, put_in_order, rises
+from accous.table.checks import TimeColumn, find_time_column, is_part_of_calendar, rises
 from accous.table.columns import (
     CATEGORIES,
     MISSING,
@@ -489,13 +488,6 @@ class LabelledRows:
         """The rows that have a label."""
         return np.flatnonzero(self.labels.is_not_null().to_numpy())
 
-    def per_row(self, values: Any, name: str) -> NDArray[Any]:
-        """Return values as an array with one for each row of the frame; ``name`` is the argument's, for the error."""
-        array = np.asarray(values)
-        if array.shape != (len(self.labels),):
-            raise DataError(f"{name} must have one entry for each of the {len(self.labels)} rows, got {array.shape}.")
-        return array
-
 
 def require_column(table: pl.DataFrame, name: str) -> pl.Series:
     """Return a column of a frame, or raise a DataError that names the others."""
@@ -528,24 +520,6 @@ def labels_of_frame(table: pl.DataFrame, y: Any, usual: str, kind: LabelKind) ->
             raise DataError(f"y must have one label for each of the {table.height} rows of the frame.")
         column = pl.Series(values, strict=False)
     return LabelledRows(kind.texts(column))
-
-
-def times_in_order(table: pl.DataFrame, settings: dict[str, Any]) -> NDArray[np.intp]:
-    """Return the rows of a frame in the order that ``fit`` put the reference in, oldest first."""
-    order = settings.get("order") or {"by": None}
-    if order["by"] != "time":
-        return np.arange(table.height)
-    if order["column"] not in table.columns:
-        raise DataError(
-            f"There is no column {order['column']!r}, by which the reference is in order of time: add it, or say "
-            "whether the rows are in order (order, or --ordered and --no-ordered)."
-        )
-    ordered = put_in_order(table, Order(OrderKind.TIMES, column=order["column"]))
-    if ordered.is_bad.any():
-        row = int(np.flatnonzero(ordered.is_bad)[0])
-        shown = str(table[order["column"]][row])
-        raise DataError(f"Column {order['column']!r} holds {shown!r}, which is no time; fix or remove the row.")
-    return ordered.rows
 
 
 def match_frame(
