@@ -140,6 +140,8 @@ def test_frames_in_python():
     errors = (stream["minutes"][:20] - found["prediction"]).abs()
     labelled = model.model.state_.labelled
     assert np.abs(labelled.predicted - labelled.y) == pytest.approx(errors.to_numpy())
+    model.observe(stream[20:60])
+    assert model.learned_[-1].n_labels == 60
 
 
 def test_a_row_that_leaves_all_weight_to_one_row_of_the_reference_has_no_interval():

@@ -48,6 +48,7 @@ def test_no_command_prints_what_a_terminal_obeys(folder, capfd):
         ["predict", "model", "stream.parquet", "-o", "again.csv", "--unknown-category", "use"],
         ["status", "model", "--by", MARKUP],
         ["labels", "model", "labels.parquet", "--key", "id"],
+        ["ask", "model", "stream.parquet", "-n", "5", "-o", "asked.csv", "--key", "id"],
         ["report", "model", "-o", "report.html"],
         ["status", "model", "--by", MARKUP],
         ["backtest", "reference.parquet", *label, "--ordered"],
@@ -59,7 +60,7 @@ def test_no_command_prints_what_a_terminal_obeys(folder, capfd):
         code = main(command)
         out, err = capfd.readouterr()
         printed[number] = out + err
-        assert (code == 0) == (number < 8), printed[number]
+        assert (code == 0) == (number < 9), printed[number]
         assert _is_plain(out + err), (command, out + err)
     assert "x\\x1b]0;owned\\x07\\x1b[2J" in printed[0]
     assert "y\\naccous: all is well\\r" in printed[0]

@@ -55,7 +55,7 @@ def test_every_chart_is_drawn(page):
 
 
 def test_the_line_has_a_gap_where_labels_spoke(tmp_path):
-    subject = follow(0.0, n_rounds=120, labels=range(10, 16), metric="roc_auc")
+    subject = follow(0.0, n_rounds=220, labels=range(10, 16), metric="roc_auc")
     (tmp_path / "report.html").write_text(render_page(subject))
     drawn = browse(tmp_path / "report.html", "--dump-dom")
     path = re.search(r'class="line adapted" d="([^"]*)"', drawn)[1]
