@@ -137,7 +137,7 @@ def test_accous_follows_the_drift_and_the_fixed_model_does_not():
 @pytest.mark.parametrize(("n_rounds", "batch_size"), [(300, 1), (21, 3)])
 def test_all_labels_come_late_and_are_only_measured_with(n_rounds, batch_size):
     race = run_race(make_stream("squ", n_rounds=n_rounds, batch_size=batch_size, seed=0))
-    assert race.model.measured_.n_labelled == n_rounds * batch_size
+    assert len(race.model.state_.labelled) == n_rounds * batch_size
     quiet = accous.AdaptiveClassifier(standardize=False).fit(*race.stream.reference())
     for batch in race.stream:
         quiet.adapt(batch.X)
