@@ -208,29 +208,6 @@ def test_a_new_category_in_many_rows_is_a_reason(numbers: Any) -> None:
     assert reasons[-1]["number"] == found.share
 
 
-def test_categories_that_have_joined_are_not_new_and_others_are(numbers: Any, tmp_path: Path) -> None:
-    numbers.extend(orders(100, 100, "student"))
-    # What joined is still counted as unknown to the model.
-    assert int(numbers.prepare(orders(10, 0, "student")).n_unknown.sum()) == 10
-    assert numbers.drift_.coverage.columns == ()
-    follow(numbers, "student")
-    assert numbers.drift_.coverage.columns == ()
-    accous.save(numbers, tmp_path / "model")
-    model = accous.load(tmp_path / "model")
-    assert model.encoder.joined_categories == {"plan": ("student",)}
-    follow(model, "martian")
-    assert share_of_new(model) == 1.0
-    (found,) = model.drift_.coverage.columns
-    assert (found.column, found.kind) == ("plan", "categories")
-    assert "'martian'" in found.sentence
-
-
-def test_of_several_new_categories_the_rows_so_far_stay_new(numbers: Any) -> None:
-    follow(numbers, "martian", 20)
-    numbers.extend(orders(100, 100, "student"))
-    assert [each.kind for each in numbers.drift_.coverage.columns] == ["categories"]
-
-
 def test_many_categories_that_occur_once_do_not_hide_a_new_one(tmp_path: Path) -> None:
     number = pl.int_range(pl.len())
     model = fit_orders(tmp_path, plan=pl.when(number < 30).then(pl.format("u{}", number)).otherwise("plan"))

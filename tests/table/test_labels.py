@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import accous
-from accous.exceptions import DataError, TrapWarning
+from accous.exceptions import DataError
 from tests.budgets import rest_slow
 from tests.cli.tables import fit_model, make_tables
 
@@ -120,104 +120,5 @@ def test_lines_and_positions_join_too_and_nothing_else(model, stream):
 @pytest.mark.parametrize(("y", "culprit"), [("truth", "'truth'"), (["yes"], "10 rows"), (None, "'label'")])
 def test_wrong_labels_are_refused(model, stream, y, culprit):
     rows = stream[:10] if y else stream[:10].drop("label")
-    for take in (model.observe, model.extend):
-        with pytest.raises(DataError, match=culprit):
-            take(rows, y)
-
-
-# --- rows that join the reference -----------------------------------------------------------------------------
-
-
-def test_predictions_from_before_rows_joined_are_left_out(folders, stream):
-    model = accous.load(folders / "unordered")
-    earlier = model.step(stream[:100])
-    model.step(stream[100:200])
-    model.extend(stream[:60])
-    assert count_labels(model.observe(stream[:100], predictions=earlier)) == 0
-    since = model.predict(stream[200:300])
-    assert count_labels(model.observe(stream[200:300], predictions=since)) == 100
-    assert count_labels(model.observe(stream[:100], predictions=earlier)) == 100
-
-
-def test_extend_adds_the_rows_that_the_classifier_would_add(model, folders, stream):
-    other = play(accous.load(folders / "unordered"), stream)
-    rows = stream[:100]
-    assert model.extend(rows) is model
-    other.model.extend(other.prepare(rows).X, rows["label"].to_numpy())
-    assert len(model.model.labels_) == 400
-    assert np.array_equal(model.model.reference_weight_, other.model.reference_weight_)
-    assert np.array_equal(model.predict(stream)["p_yes"], other.predict(stream)["p_yes"])
-    assert model.settings["n_joined"] == 100
-
-
-def test_rows_of_the_reference_do_not_join_again(model):
-    with pytest.warns(TrapWarning, match="300 rows"):
-        model.extend(make_tables()[0])
-    assert len(model.model.labels_) == 300
-
-
-def test_the_rows_are_sorted_by_the_column_that_sorted_the_reference(ordered, folders, stream):
-    shuffled = stream[:200].sample(fraction=1.0, shuffle=True, seed=3)
-    assert shuffled["day"].to_list() != stream["day"][:200].to_list()
-    ordered.extend(shuffled)
-    by_day = shuffled.with_row_index().sort("day", "index").drop("index")
-    in_order = play(accous.load(folders / "ordered"), stream).extend(by_day, order=True)
-    assert ordered.backtest_ == in_order.backtest_
-    assert ordered.backtest_.n_reference == 500
-    as_given = play(accous.load(folders / "ordered"), stream).extend(shuffled, order=True)
-    assert ordered.backtest_ != as_given.backtest_
-    with pytest.raises(DataError, match="'day'"):
-        ordered.extend(stream[:10].drop("day"))
-
-
-def test_without_an_order_the_evidence_goes(ordered, stream):
-    assert ordered.backtest_ is not None
-    assert ordered.extend(stream[:50], order=False).backtest_ is None
-    assert ordered.status_.reasons[0].code == "no_backtest"
-
-
-def test_what_the_reference_knows_grows(model, stream):
-    strange = stream.with_columns(pl.lit("violet").alias("colour"))
-    play(model, strange)
-    assert [finding.column for finding in model.drift_.coverage.columns] == ["colour"]
-    n_marks = len(model.encoder.marks)
-    model.extend(strange[:300], max_reference=600)
-    assert model.drift_.coverage.columns == ()
-    assert len(model.encoder.marks) == n_marks
-    model.step(strange[:10])
-
-
-def test_new_classes_join_and_saved_it_goes_on_bit_for_bit(model, stream, tmp_path):
-    labels = stream["label"][:60].to_list()
-    labels[::4] = ["perhaps"] * 15
-    model.extend(stream[:60], labels)
-    accous.save(model, tmp_path / "model")
-    loaded = accous.load(tmp_path / "model")
-    assert "p_perhaps" in model.predict(stream[:1]).columns
-    for start in range(200, 300, 10):
-        assert model.step(stream[start : start + 10]).equals(loaded.step(stream[start : start + 10]))
-    assert loaded.status_ == model.status_
-    assert (loaded.settings, loaded.encoder) == (model.settings, model.encoder)
-
-
-def test_numbers_stay_numbers(tmp_path, stream):
-    whole = {"no": 0, "yes": 1}
-    model = accous.load(fit_model(tmp_path, make_tables()[0].with_columns(pl.col("label").replace_strict(whole))))
-    model.extend(stream[:20], stream["label"].replace_strict(whole)[:20].cast(pl.Float64))
-    assert model.model.classes_.tolist() == [0, 1]
-    model.extend(stream[:20], pl.Series([2] * 20))
-    assert model.model.classes_.tolist() == [0, 1, 2]
-    with pytest.raises(DataError, match="whole numbers"):
-        model.extend(stream[:2], ["1", "x"])
-
-
-def test_weights_belong_to_the_labelled_rows_and_a_failure_changes_nothing(model, stream):
-    labels = stream["label"][:4].to_list()
-    labels[1] = None
-    model.extend(stream[:4], labels, [1.0, 50.0, 2.0, 3.0])
-    assert model.model.base_weight_[-3:].tolist() == [1.0, 2.0, 3.0]
-    before, n_rows = (model.encoder, model.settings), len(model.model.labels_)
-    for weights in ([1.0], [-1.0] * 4):
-        with pytest.raises(DataError, match="sample_weight"):
-            model.extend(stream[:4], ["yes", "no", "yes", "new"], weights)
-        assert (model.encoder, model.settings, len(model.model.labels_)) == (*before, n_rows)
+    with pytest.raises(DataError, match=culprit):
+        model.observe(rows, y)

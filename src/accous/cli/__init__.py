@@ -13,13 +13,13 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from accous.cli import adapt, backtest, demo, extend, fit, labels, predict, report, serve, spark, status
+from accous.cli import adapt, ask, backtest, demo, fit, labels, predict, report, serve, spark, status
 from accous.cli.options import command
 from accous.exceptions import AccousError, MissingExtraError, ParameterError
 from accous.table.options import (
     AdaptOptions,
+    AskOptions,
     BacktestOptions,
-    ExtendOptions,
     FitOptions,
     LabelsOptions,
     PredictOptions,
@@ -36,8 +36,8 @@ COMMANDS: dict[Callable[..., int], str] = {
     command(AdaptOptions, adapt.adapt): adapt.EXAMPLES,
     command(PredictOptions, predict.predict): predict.EXAMPLES,
     status.status: status.EXAMPLES,
+    command(AskOptions, ask.ask): ask.EXAMPLES,
     command(LabelsOptions, labels.labels): labels.EXAMPLES,
-    command(ExtendOptions, extend.extend): extend.EXAMPLES,
     report.report: report.EXAMPLES,
     command(ServeOptions, serve.serve): serve.EXAMPLES,
     command(spark.SparkOptions, spark.spark): spark.EXAMPLES,

@@ -1,4 +1,4 @@
-"""``accous labels``: labels that arrived late, compared with the predictions of the time."""
+"""``accous labels``: labels that arrived late, compared with the predictions of the time, then learned from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from accous.table.options import LabelsOptions
 from accous.text import count
 
 if TYPE_CHECKING:
-    from accous.table.labels import LabelsCounted
+    from accous.model.learning import LearningEvent
+    from accous.table.labels import LabelJob, LabelsCounted
 
 __all__ = ["EXAMPLES", "labels"]
 
@@ -31,11 +32,15 @@ Examples:
 
 
 def labels(options: LabelsOptions) -> int:
-    """Measure how good the model is with labels that arrived late.
+    """Measure how good the model is with labels that arrived late, and learn from them.
 
     Each label is compared with what was predicted at the time, which the model's folder remembers: it is found by the
     key of its row, by the id of the prediction, or by the line in the file that was predicted. A label counts once,
-    also if you give it again; another label for the same row takes its place. The model does not learn from it.
+    also if you give it again; another label for the same row takes its place.
+
+    Then the model learns from all labels that came, whenever enough are new: it is fitted on the reference and the
+    labels, where the past fades, and predicts together with the one that knows no labels. --measure-only objects, and
+    --undo takes the last file back, as if it had not come.
     """
     from accous.table.labels import LabelJob
 
@@ -47,13 +52,26 @@ def labels(options: LabelsOptions) -> int:
         elif options.forget:
             done = f"{count(job.forget(options.forget), 'prediction')} deleted."
         else:
+            before = job.table_model.learned_[-1:]
             counted = job.run()
-    say(remarks, *([done] if counted is None else _remarks(counted)))
+            done = _learned(job, before)
+    say(remarks, *([] if counted is None else _remarks(counted)), *filter(None, [done]))
     if options.as_json:
         typer.echo(json.dumps(job.summary(counted), indent=2, allow_nan=False))
     else:
         say(results_console(), status_line(job.table_model.snapshot()))
     return 0
+
+
+def _learned(job: LabelJob, before: tuple[LearningEvent, ...]) -> str:
+    """Say what was learned now, or that labels wait."""
+    learning, last = job.table_model.model.state_.learning, job.table_model.learned_[-1:]
+    if last and last != before:
+        share = f"; of each prediction, {last[0].weight:.0%} comes from what it learned"
+        return f"The model learned from {count(last[0].n_labels, 'label')}, {last[0].n_new:,} of them new{share}."
+    n_waiting = 0 if learning is None else int((~learning.kept.is_learned).sum())
+    waits = count(n_waiting, "label waits", "labels wait")
+    return f"{waits} until there are enough to learn from." if n_waiting else ""
 
 
 def _remarks(counted: LabelsCounted) -> list[str]:

@@ -432,7 +432,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         given = {"predicted": predicted, "predicted_fixed": predicted_fixed, "estimated": estimated}
         # The whole comparison: rows that join meanwhile would change the reference in the middle of it.
         with self.lock(), unchanged_on_failure(self):
-            if predicted is None and self._is_wide(rows):
+            if predicted is None and self.state_.learning is not None:
                 given["predicted"] = self._predicted("predict", rows)
             narrow = self._narrow(X), self._narrow(rows)
             judged = judge_late_rows(self.current(), *narrow, late, intervals=intervals, **given)
@@ -449,7 +449,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             new = read_labelled(
                 self.rules_,
                 current.predictor,
-                None if rows is None else self._as_kept(rows),
+                rows,
                 late,
                 predicted=predicted,
                 probability=probability,
@@ -459,17 +459,13 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
                 new = new[~is_before_joining(state, rounds)]
             if not len(new):
                 return
-            labelled = new if state.labelled is None else state.labelled.after(new)
+            labelled = (new[:0] if state.labelled is None else state.labelled).after(new)
             after = replace(state, labelled=labelled, alarm=current.alarm)
             self._replace_state(after, with_new_labels=True)
             if after.alarm is not None:
                 weights = self.current()._label_weights[-len(new) :]
                 alarm = after.alarm.after_labels(self.rules_, labelled[-len(new) :].labels(weights), state.n_rounds)
                 self._replace_state(replace(after, alarm=alarm), with_new_labels=True)
-
-    def _as_kept(self, rows: Any) -> Any:
-        """Return rows as recent ones are kept: without missing numbers, if the predictor reads numbers."""
-        return Bounds.of(self.reference_).filled(rows) if self._has_numbers and self._takes_missing else rows
 
     def _learn(self, rows: Any, late: LateTruths) -> None:
         """Keep labelled rows of now, and learn from them if there are enough; labels of another type cannot be classes.
@@ -551,7 +547,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         return bool(self.state_.learning.fitted is not None)
 
     def _replace_learning(self, learning: Learning | None) -> None:
-        self.state_ = replace(self.state_, learning=learning)
+        self.state_ = replace(self._with_alarm(self.state_), learning=learning)
         vars(self).pop("_snapshot", None)
 
     def restore_learning(self, learning: Learning) -> None:

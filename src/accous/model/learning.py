@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
+from sklearn.utils.metaestimators import available_if
 
 from accous.arrays import BoolArray, FloatArray, IntArray
 from accous.model.heldout import SHARES, Combination, losses_of_truths
@@ -136,6 +137,10 @@ class MixtureOfRegressors:
         return X[:, : self.n_columns], as_wide(X, self.width)
 
 
+def _has_shares(mixture: Any) -> bool:
+    return hasattr(mixture.fixed, "predict_proba")
+
+
 @dataclass(frozen=True, eq=False)
 class MixtureOfClassifiers(MixtureOfRegressors):
     """Both experts for classes; those that only labels have are classes too.
@@ -152,7 +157,7 @@ class MixtureOfClassifiers(MixtureOfRegressors):
     @property
     def _only(self) -> Any:
         """The expert that predicts alone, if there are no probabilities, and which rows it reads."""
-        if hasattr(self.fixed, "predict_proba"):
+        if _has_shares(self):
             return None
         is_learned = self.weight >= 0.5 or len(self.fixed.classes_) < len(self.classes_)
         return (self.learned, 1) if is_learned else (self.fixed, 0)
@@ -164,6 +169,7 @@ class MixtureOfClassifiers(MixtureOfRegressors):
             return np.asarray(only.predict(self._rows(X)[place]))
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
+    @available_if(_has_shares)
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the class probabilities of each row."""
         of_fixed, of_learned = self._rows(X)
@@ -402,7 +408,9 @@ def _errors(predictor: Any, rows: Any, truths: NDArray[Any], *, has_classes: boo
 
 def mean_errors(kept: KeptLabels) -> tuple[float, float]:
     """Return the mean errors on labels that were not learned from yet, of the fixed predictor and the one in use."""
-    fixed, in_use = kept.errors[~kept.is_learned].mean(axis=0).tolist() if len(kept) else (np.nan, np.nan)
+    if kept.is_learned.all():
+        return float("nan"), float("nan")
+    fixed, in_use = kept.errors[~kept.is_learned].mean(axis=0).tolist()
     return fixed, in_use
 
 

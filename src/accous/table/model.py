@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
@@ -36,7 +35,7 @@ from accous.diagnostics.drift import DriftEvent, Regime, SeasonWatch, start_seas
 from accous.diagnostics.performance import Labels, Predictions
 from accous.diagnostics.status import Finding as Code
 from accous.diagnostics.status import Reason, Status
-from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWarning
+from accous.exceptions import CheckpointError, DataError, ParameterError
 from accous.model.backtest import Backtest
 from accous.model.estimators import AdaptiveEstimator
 from accous.model.learning import LearningEvent
@@ -76,14 +75,11 @@ from accous.table.kinds import (
 )
 from accous.table.readers import is_usable, spread_vectors
 from accous.table.rows import (
-    RowsToJoin,
-    copies_in_words,
     features_from_json,
     features_to_json,
     frame_from_json,
     like,
     predictions_frame,
-    rows_to_join,
     to_polars,
 )
 from accous.table.runs import Job, LogPosition
@@ -995,11 +991,35 @@ class TableModel(Lockable):
             if self.model.state_.learning.is_due:
                 self._learn_again(now)
 
-    def unlearn(self, ids: IntArray, now: int) -> None:
-        """Learn again as if some labels had not come."""
+    def learn_all(self, rows: pl.DataFrame, *, start: int, step: int, now: int) -> None:
+        """Learn from these labels, as if there had been no others.
+
+        Parameters
+        ----------
+        rows : polars.DataFrame
+            ``id``, ``features`` and ``given`` of labelled rows, as the store has them.
+        start, step : int
+            The first id, and the distance of ids: they say how many rows of the stream came before each.
+        now : int
+            Rows of the stream until now.
+        """
         with self.lock():
-            if self.model.forget_labels_of(ids, now):
+            learning, ids = self.model.state_.learning, rows["id"].to_numpy()
+            values = self.kind.new_values(rows["given"])
+            kept = {}
+            if learning is not None:
+                kept = dict(zip(learning.kept.ids.tolist(), learning.kept.truths.tolist(), strict=True))
+            wanted = dict(zip(ids.tolist(), values.tolist(), strict=True))
+            gone = [number for number, truth in kept.items() if number not in wanted or wanted[number] != truth]
+            if self.model.forget_labels_of(np.array(gone, dtype=np.int64), now):
                 self._learn_again(now)
+            still = kept.keys() - set(gone)
+            self.label_rows = {number: text for number, text in self.label_rows.items() if number in still}
+            is_new = np.array([number not in still for number in ids.tolist()], dtype=bool)
+            if is_new.any():
+                new = rows.filter(pl.Series(is_new))
+                given = {"ids": ids[is_new], "position": (ids[is_new] - start) // step, "now": now}
+                self.learn(new["features"].to_list(), new["given"], **given)
 
     def _learn_again(self, now: int) -> None:
         """Learn the categories of the kept rows, and refit on them."""
@@ -1033,13 +1053,13 @@ class TableModel(Lockable):
         predicted: pl.Series,
         rounds: pl.Series,
         *,
-        probability: NDArray[np.float64] | None = None,
         is_late: bool = True,
+        asked: NDArray[np.float64] | None = None,
     ) -> None:
         """Compare labels with what was predicted, both as text, and note it in the history if they came late."""
         kind = self.kind
         values, answers = kind.values(labels), kind.values(predicted)
-        self.model.observe(X, values, predicted=answers, probability=probability, learn=False)
+        self.model.observe(X, values, predicted=answers, probability=asked, learn=False)
         if is_late:
             truths, found = kind.true_answers(labels), kind.true_answers(predicted)
             losses = np.asarray(kind.losses(self.model, truths, found), dtype=np.float64)
@@ -1061,15 +1081,9 @@ class TableModel(Lockable):
             new = rows.filter(~is_earlier)
             if new.height:
                 features = features_from_json(new["features"], self.encoder)
+                X = None if features is None else features.X
                 asked = new["asked"].cast(pl.Float64).fill_null(np.nan).to_numpy()
-                self._measure(
-                    None if features is None else features.X,
-                    new["given"],
-                    new["predicted"],
-                    new["round"],
-                    probability=asked,
-                    is_late=is_late,
-                )
+                self._measure(X, new["given"], new["predicted"], new["round"], is_late=is_late, asked=asked)
         return int(is_earlier.sum())
 
     def recount_labels(self, labelled: pl.DataFrame) -> None:
@@ -1079,116 +1093,6 @@ class TableModel(Lockable):
             self.history.forget_labels()
             for (batch,), rows in labelled.group_by("label_batch", maintain_order=True):
                 self.count_labels(rows, is_late=batch != 0)
-
-    def extend(
-        self,
-        frame: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        order: Any = None,
-        max_reference: int | None = None,
-        drop: str = "oldest",
-    ) -> Self:
-        """Add labelled rows to the reference and fit again; what the rounds have learned goes on.
-
-        The columns stay encoded as ``fit`` decided. Rows without a label are left out. If more than half of the rows,
-        and at least twenty, are in the reference already, with the same features and labels, those are left out, with
-        a `TrapWarning`. If the reference has an order in time, it is replayed again; see
-        `accous.AdaptiveClassifier.extend`.
-
-        Parameters
-        ----------
-        frame : polars.DataFrame or pandas.DataFrame
-        y : str or array of shape (n_rows,), optional
-            The labels, or the column that holds them. None is the label column of the reference.
-        sample_weight : array of shape (n_rows,), optional
-            Base weights of the rows. None gives each the mean base weight of the reference.
-        order : bool or array of shape (n_rows,), optional
-            None sorts the rows by the column that ``fit`` sorted the reference by, if it did. True says that they are
-            in order of time, an array gives their times, and False says that they have no order.
-        max_reference : int, optional
-            Most rows of the reference. None is twice the number of rows that ``fit`` was given.
-        drop : {"oldest", "least weight"}, default="oldest"
-            Which rows leave if there are more.
-
-        Raises
-        ------
-        DataError
-            If a column is missing, a value cannot be used, or a new class would change the predictions of an unfinished
-            run. Nothing is changed then.
-        """
-        table = to_polars(frame)
-        labelled = labels_of_frame(table, y, self.label, self.kind)
-        rows = labelled.rows
-        if order is None:
-            rows, order = rows[times_in_order(table[rows], self.settings)], True
-        features = self._usable(self.prepare(frame), rows)
-        weights = None if sample_weight is None else labelled.per_row(sample_weight, "sample_weight")[rows]
-        times = order if isinstance(order, (bool, np.bool_)) else labelled.per_row(order, "order")[rows]
-        found = self.extend_rows(
-            features.X[rows],
-            labelled.labels[rows],
-            features.marks[rows],
-            sample_weight=weights,
-            order=times,
-            max_reference=max_reference,
-            drop=drop,
-        )
-        if found.is_copy.any():
-            warnings.warn(copies_in_words(int(found.is_copy.sum())), TrapWarning, stacklevel=2)
-        return self
-
-    def extend_rows(
-        self,
-        X: NDArray[np.float64],
-        labels: pl.Series,
-        marks: Marks,
-        *,
-        sample_weight: NDArray[np.float64] | None = None,
-        order: Any = True,
-        max_reference: int | None = None,
-        drop: str = "oldest",
-    ) -> RowsToJoin:
-        """Add encoded rows to the reference; those that it has already are left out.
-
-        Parameters
-        ----------
-        X : array of shape (n_rows, n_features)
-        labels : polars.Series
-            As text.
-        marks : Marks
-        sample_weight, order, max_reference, drop
-            As for `extend`.
-
-        Returns
-        -------
-        RowsToJoin
-            Which rows have joined, and which are in the reference already.
-        """
-        with self.lock():
-            found = rows_to_join(self.model, self.kind, X, labels)
-            rows = np.flatnonzero(found.is_new)
-            if not len(rows):
-                return found
-            values = self.kind.new_values(labels[rows])
-            new_classes = self._new_classes(values)
-            self.model.extend(
-                X[rows],
-                values,
-                sample_weight=None if sample_weight is None else sample_weight[rows],
-                order=order if isinstance(order, (bool, np.bool_)) else order[rows],
-                max_reference=max_reference,
-                drop=drop,
-            )
-            n_reference, n_joined = len(self.model.task_), self.settings.get("n_joined", 0) + len(rows)
-            self.encoder = self.encoder.joined_by(marks[rows], n_reference)
-            self.watch = self.watch.after_joining(self.encoder)
-            self.settings = self.settings | {"n_joined": n_joined}
-            if new_classes:
-                earlier = self.settings.get("new_classes", [])
-                self.settings = self.settings | {"new_classes": [*earlier, *new_classes]}
-        return found
 
     def _new_classes(self, values: NDArray[Any]) -> list[str]:
         """Return the names of new classes; raise a DataError for some while a run has no column for them."""
