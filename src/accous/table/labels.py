@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from accous.exceptions import DataError
 from accous.model.learning import MOST_LABELS, draw_rows, is_drawn
+from accous.model.performance import number_or_none
 from accous.table.kinds import ID, LINE, LabelTable, key_texts, read_label_table, require_no_feature
 from accous.table.model import TableModel, load_table_model, open_store, save_table_model
 from accous.table.options import AskOptions, LabelsOptions
@@ -226,6 +227,10 @@ class LabelJob:
         measured = self.table_model.measured_
         estimated = None if measured is None or np.isnan(measured.estimated) else measured.estimated
         found = {"estimated_error": estimated, **summarize_labels(measured)}
+        for event in self.table_model.learned_[-1:]:
+            # There is no error on new labels where none was new.
+            errors = {name: number_or_none(getattr(event, name)) for name in ("error_fixed", "error")}
+            found["learned"] = asdict(event) | errors
         if counted is None:
             return found
         return {
@@ -239,7 +244,6 @@ class LabelJob:
             "without_key": counted.n_unnamed,
             "repeated": counted.n_repeated,
             **found,
-            **({"learned": asdict(self.table_model.learned_[-1])} if self.table_model.learned_ else {}),
         }
 
     def _require_labels(self, table: LabelTable) -> None:
