@@ -145,6 +145,8 @@ def test_frames_in_python():
     model.observe(stream[:20], predictions=found)
     errors = (stream["minutes"][:20] - found["prediction"]).abs()
     assert model.measured_.error == pytest.approx(discounted(errors))
+    model.observe(stream[20:60])
+    assert model.learned_[-1].n_labels == 60
 
 
 def test_a_row_that_leaves_all_weight_to_one_row_of_the_reference_has_no_interval():

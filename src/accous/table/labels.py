@@ -322,18 +322,19 @@ class AskJob:
         """Choose the rows and write them."""
         options = self._options
         with open_store(self.table_model, options.model, only_adds=True) as store, store.changing():
-            rows, n_predicted = self._find(store)
-            free = rows.filter(pl.col("asked").is_null() & pl.col("label").is_null())
+            source = identify_source(options.stream, store.sources())
+            settled = store.settled("key" if options.key else "line", source)
+            rows, n_predicted = self._find(store, source)
+            free = rows.filter(~pl.col("place").is_in(settled))
             chosen, probability = self._choose(free, store)
             store.mark_asked(chosen["id"].to_list(), [probability] * chosen.height)
             self._write(chosen)
         return RowsAsked(rows.height, free.height, chosen.height, n_predicted)
 
-    def _find(self, store: Store) -> tuple[pl.DataFrame, int]:
+    def _find(self, store: Store, source: int | None) -> tuple[pl.DataFrame, int]:
         """Return the predictions of all rows of the stream, made now where there were none, and how many those are."""
         options, model = self._options, self.table_model
-        source, found, n_new = identify_source(options.stream, store.sources()), [], 0
-        table = self._open()
+        table, found, n_new = self._open(), [], 0
         passed = [options.key] if options.key else []
         try:
             reader = RowReader(table, model.encoder, passed, skips_bad=True, accepts_unknown=True)
@@ -375,7 +376,7 @@ class AskJob:
             share = n_labels / n_rows
             return free.filter(pl.Series(is_drawn(free["line"].to_numpy(), share, self._seed))), share
         assert self._options.n is not None
-        chosen = draw_rows(free.height, self._options.n, self._seed, store.counts()["asked"])
+        chosen = draw_rows(free.height, self._options.n, self._seed, free.height)
         return free[chosen], len(chosen) / max(1, free.height)
 
     def _write(self, chosen: pl.DataFrame) -> None:
