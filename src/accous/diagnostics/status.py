@@ -73,7 +73,7 @@ class Advice:
 
     @property
     def command(self) -> str:
-        """What to type, with MODEL for the model's folder and capitals for files of yours; empty if there is nothing."""
+        """What to type, with MODEL for the model's folder and capitals for your files; empty if there is nothing."""
         ask = f"accous ask MODEL STREAM -n {self.n} -o to_label.csv"
         return {Action.LABEL: ask, Action.LEARN: "accous labels MODEL LABELS"}.get(self.code, "")
 

@@ -1,4 +1,4 @@
-"""Everything that `accous inspect` and the report know of a model, as plain values."""
+"""What the commands and the report say of a model's reference and runs, as plain values."""
 
 from __future__ import annotations
 
