@@ -182,7 +182,7 @@ def served(model):
     return model, log
 
 
-@pytest.mark.parametrize("command", ["adapt", "labels", "extend", "predict"])
+@pytest.mark.parametrize("command", ["adapt", "labels", "predict"])
 def test_commands_wait_for_batches_that_the_model_does_not_contain(served, command, capsys):
     folder, _ = served
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name != LOCK_NAME}

@@ -149,17 +149,16 @@ def test_predictions_are_forgotten_after_so_many_days(capsys, monkeypatch):
     assert "belongs to a prediction" in run(capsys, "labels.csv", *BY_ID, code=1)
 
 
-@pytest.mark.parametrize("command", ["labels", "extend"])
-def test_rows_without_a_prediction_a_key_or_a_label_are_counted_each(command, capsys):
+def test_rows_without_a_prediction_a_key_or_a_label_are_counted_each(capsys):
     frame = labels().with_columns(id=pl.when(pl.col("id") < 20).then(None).otherwise("id"))
     frame = frame.with_columns(label=pl.when(pl.col("id") == 30).then(None).otherwise("label"))
     write(pl.concat([frame, pl.DataFrame({"id": [7_000], "label": ["yes"]}), labels(40)]))
     capsys.readouterr()
-    assert main([command, "model", "labels.csv", *BY_ID, "--json"]) == 0
+    assert main(["labels", "model", "labels.csv", *BY_ID, "--json"]) == 0
     printed = capsys.readouterr()
     found = json.loads(printed.out)
     assert (found["without_key"], found["without_label"], found["unmatched"]) == (20, 1, 1)
-    assert found["counted" if command == "labels" else "joined"] == N_ROWS - 21
+    assert found["counted"] == N_ROWS - 21
     assert printed.err.count("\n") >= 4
 
 
@@ -284,44 +283,3 @@ def test_a_store_that_is_damaged_is_said_in_one_sentence_and_can_be_removed(caps
     Path("model/predictions.sqlite").unlink()
     assert main(["adapt", "model", "stream.csv", "-o", "x.csv", "--key", "id", "-q"]) == 0
     assert run_json(capsys, "labels.csv")["counted"] == N_ROWS
-
-
-# --- after rows have joined: labels for earlier predictions say nothing about the present reference -------------
-
-
-def extend(n_rows: int = 60) -> None:
-    pl.read_csv("stream.csv")[:n_rows].write_csv("labelled.csv")
-    assert main(["extend", "model", "labelled.csv", "--quiet"]) == 0
-
-
-def counts_of(found: dict) -> tuple:
-    return found["counted"], found["before_joining"], found["labelled_rows"]
-
-
-def test_labels_for_predictions_from_before_rows_joined_are_not_counted(capsys):
-    extend()
-    assert counts_of(run_json(capsys, write(flipped()), *BY_ID)) == (0, N_ROWS, 0)
-    assert inspect(capsys)["trust_predictions"] != "no"
-
-
-def test_labels_that_came_before_rows_joined_are_outdated_and_contradict_nothing(capsys):
-    run(capsys, write(flipped()), *BY_ID)
-    extend()
-    record = inspect(capsys)
-    assert (record["labels_outdated"], record["labels_contradict"], record["measured_error"]) == (True, None, 1.0)
-    assert main(["inspect", "model", "--fail-if", "measured_error > 50%"]) == 0  # it is not about the present model
-
-
-def test_labels_for_later_predictions_count_and_are_not_diluted_by_those_for_earlier_ones(capsys):
-    earlier = write(flipped(), "earlier.csv")
-    extend()
-    assert counts_of(run_json(capsys, earlier, *BY_ID)) == (0, N_ROWS, 0)
-    assert main(["predict", "model", "stream.csv", "-o", "since.csv", "--key", "id", "--quiet"]) == 0
-    right = pl.read_csv("since.csv").select("id", label="prediction")
-    found = run_json(capsys, write(right), *BY_ID)
-    assert (counts_of(found), found["measured_error"]) == ((N_ROWS, 0, N_ROWS), 0.0)
-    pl.read_csv("stream.csv").with_columns(pl.col("id") + 1000).write_csv("second.csv")
-    adapt("second.csv", "second_predictions.csv", "--key", "id")
-    later = pl.read_csv("second_predictions.csv").select("id", label="prediction")
-    found = run_json(capsys, write(later), *BY_ID)
-    assert (counts_of(found), found["measured_error"]) == ((N_ROWS, 0, 2 * N_ROWS), 0.0)

@@ -182,10 +182,6 @@ def remarks_of(capsys, *arguments: str) -> str:
     return capsys.readouterr().err
 
 
-def n_reference() -> int:
-    return len(load_table_model(Path("model")).model.task_)
-
-
 @pytest.mark.usefixtures("predicted_folder")
 def test_a_stream_that_was_followed_before_is_remarked_on_unless_its_rows_are_others(capsys):
     assert "again" in remarks_of(capsys, "stream.csv", "-o", "again.csv")
@@ -215,12 +211,3 @@ def test_an_empty_run_writes_a_header_for_rows_that_come_later_and_labels_meet_t
     Path("empty.csv").write_text(Path("stream.csv").read_text())
     adapt("empty.csv", "later.csv", "--key", "id")
     assert pl.read_csv("later.csv")["id"].equals(pl.read_csv("predictions.csv")["id"])
-
-
-@pytest.mark.usefixtures("predicted_folder")
-def test_labels_of_an_earlier_run_extend_the_reference_after_the_next_run():
-    pl.read_csv("stream.csv").with_columns(pl.col("id") + 1_000).write_csv("next.csv")
-    adapt("next.csv", "next_predictions.csv", "--key", "id")
-    before = n_reference()
-    assert main(["extend", "model", write(labels()), "--key", "id", "--quiet"]) == 0
-    assert n_reference() == before + N_ROWS

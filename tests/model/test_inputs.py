@@ -134,7 +134,7 @@ REFUSALS = {
             ),
             "y holds (None|NaN) in row 5",
         )
-        for method in ("observe", "extend", "audit")
+        for method in ("observe", "audit")
         for value in (None, np.nan)
     },
 }
@@ -196,7 +196,7 @@ def test_numbers_of_columns_rows_and_values_that_differ_are_named():
     for call in (model.predict, model.adapt, model.step, model.ratio_.partial_fit):
         with pytest.raises(DataError, match=r"2 features.* 3 features"):
             call(X[:, :2])
-    for fit in (AdaptiveClassifier().fit, AdaptiveRegressor().fit, model.extend, model.audit):
+    for fit in (AdaptiveClassifier().fit, AdaptiveRegressor().fit, model.audit):
         with pytest.raises(DataError, match=f"{n} rows but y has {n - 3} labels"):
             fit(X, NUMBERS[:-3])
     with pytest.raises(DataError, match=f"y has {n - 3} values for {n} rows"):

@@ -118,15 +118,6 @@ def test_a_stored_log_goes_on_as_if_it_had_not_been_stored(n_rounds):
     assert log.rows().tobytes() == again.rows().tobytes()
 
 
-def test_the_rounds_of_an_extended_model_go_on_and_fit_forgets_them():
-    X, y = labelled_rows()
-    model = play(AdaptiveClassifier().fit(X, y), drifting_batches(10)).extend(X[:20], y[:20])
-    play(model, drifting_batches(5))
-    assert model.history_.index.tolist() == list(range(1, 16))
-    assert model.history_["effective_rows"].iloc[-1] == pytest.approx(model.effective_sample_size_)
-    assert len(model.fit(X, y).history_) == 0
-
-
 @pytest.mark.slow
 def test_without_pandas_everything_else_works_and_the_error_says_what_to_install():
     code = """

@@ -124,20 +124,6 @@ def test_whoever_has_sent_labels_is_not_asked_as_if_there_were_none(n_rows, said
     assert judge_in_words(observe(follow(0.0, has_labels=False), n_rows=n_rows)).advice[0].startswith(said)
 
 
-def test_after_an_extension_the_weights_and_labels_are_those_before():
-    subject = observe(follow(0.0, has_labels=False))
-    names = [name for name, _, _ in tile_rows(subject)]
-    assert "measured error, labels given last" in names
-    X, y = np.random.default_rng(5).normal(size=(100, 4)), np.arange(100) % 2
-    subject.model.extend(X, y)
-    assert "measured error, before rows joined the reference" in [name for name, _, _ in tile_rows(subject)]
-    assert "joined" in judge_in_words(subject).moved
-    assert "joined" in judge_in_words(subject).headline
-    for _ in range(16):
-        subject.model.adapt(X[:10])
-    assert "joined" not in judge_in_words(subject).moved + judge_in_words(subject).headline
-
-
 @pytest.mark.parametrize(
     ("shift", "n_rounds", "said"),
     [

@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 from starlette.requests import Request
 
-import accous
 from accous.service.app import Intake, Service
 from accous.service.bodies import CONTENT_TYPES, BatchReader, HttpError, Limits
 from accous.service.interface import Gate, Tokens
@@ -120,25 +119,6 @@ def test_the_history_goes_on_from_a_round(forks, model, numbers):
     assert later["round"] == [10, 11, 12]
     assert later["risk"] == everything["risk"][9:]
     assert sum(everything["n_rows"]) == 12
-
-
-def test_labels_for_predictions_from_before_rows_joined_are_left_out_and_named(forks, model, numbers):
-    def posted(ids):
-        labels = [{"id": one, "label": label} for one, label in zip(ids, numbers.labels, strict=False)]
-        found = server.post("/v1/labels", {"labels": labels}).json()
-        return found["counted"], found["counted_before"], found["before_joining"]
-
-    with serving(forks, model) as server:
-        earlier = server.post("/v1/predict", {"rows": numbers.rows[:10]}).json()["ids"]
-        server.post("/v1/step", {"rows": numbers.rows[:30]})
-    table_model = accous.load(model)
-    table_model.extend(pl.DataFrame(numbers.rows[:30]), numbers.labels[:30])
-    accous.save(table_model, model)
-    with serving(forks, model) as server:
-        assert posted(earlier) == (0, 0, 10)
-        since = server.post("/v1/predict", {"rows": numbers.rows[:10]}).json()["ids"]
-        assert posted(since) == (10, 0, 0)
-        assert posted(since) == (0, 10, 0)
 
 
 def test_labels_come_by_id_and_by_key_and_count_once(forks, model, numbers):

@@ -17,7 +17,6 @@ from accous.diagnostics.drift import start_seasons
 from accous.diagnostics.trust import VERDICTS
 from accous.report import figures
 from accous.report.words import judge_in_words, report_source
-from accous.service.live import Metrics
 from accous.table.summary import summarize_table_model
 from tests.budgets import rest_slow
 from tests.cli.tables import fit_model
@@ -220,30 +219,6 @@ def test_a_new_category_in_many_rows_is_not_covered_in_any_reading(numbers: Any)
     assert np.isnan(found.estimated)
 
 
-def test_categories_that_have_joined_are_not_new_and_others_are(numbers: Any, tmp_path: Path) -> None:
-    numbers.extend(orders(100, 100, "student"))
-    # What joined is still counted as unknown to the model.
-    assert int(numbers.prepare(orders(10, 0, "student")).n_unknown.sum()) == 10
-    assert numbers.coverage_.columns == ()
-    follow(numbers, "student")
-    assert numbers.coverage_.columns == ()
-    accous.save(numbers, tmp_path / "model")
-    model = accous.load(tmp_path / "model")
-    assert model.encoder.joined_categories == {"plan": ("student",)}
-    follow(model, "martian")
-    assert model.trust_.inputs.answer == "no"
-    (found,) = model.coverage_.columns
-    assert (found.column, found.kind) == ("plan", "categories")
-    assert "'martian'" in found.sentence
-    assert not model.risk_.is_covered
-
-
-def test_of_several_new_categories_the_rows_so_far_stay_new(numbers: Any) -> None:
-    follow(numbers, "martian", 20)
-    numbers.extend(orders(100, 100, "student"))
-    assert [each.kind for each in numbers.coverage_.columns] == ["categories"]
-
-
 def test_many_categories_that_occur_once_do_not_hide_a_new_one(tmp_path: Path) -> None:
     number = pl.int_range(pl.len())
     model = fit_orders(tmp_path, plan=pl.when(number < 30).then(pl.format("u{}", number)).otherwise("plan"))
@@ -266,19 +241,6 @@ def test_columns_to_drop_and_columns_to_fit_again_are_named(tmp_path: Path) -> N
     assert "'Dec'" in month.sentence
     assert "--drop Month" in month.sentence
     assert "'fee'" in advice_of(model)
-
-
-def test_metrics_leave_out_what_labels_measured_of_an_earlier_model(numbers: Any) -> None:
-    def shown() -> str:
-        metrics = Metrics()
-        metrics.take_state(summarize_table_model(numbers.snapshot())["state"], 0)
-        lines = metrics.exposition().decode().splitlines()
-        return next(line for line in lines if 'measured_error{bound="value"}' in line).rpartition(" ")[2]
-
-    numbers.observe(orders(200, 99))
-    assert float(shown()) == pytest.approx(numbers.measured_.error)
-    numbers.extend(orders(100, 100))
-    assert shown() == "NaN"
 
 
 def test_the_chart_has_no_line_of_numbers_where_the_reference_has_no_rows(

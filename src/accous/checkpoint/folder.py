@@ -398,7 +398,7 @@ class _Written:
         return len(parts) == len(self.parts) and all(old() is new for old, new in zip(self.parts, parts, strict=True))
 
 
-# A reference is large and changes only with ``fit`` and ``extend``, so it is written and hashed only once.
+# A reference is large and changes only with ``fit``, so it is written and hashed only once.
 _written: weakref.WeakKeyDictionary[Any, _Written] = weakref.WeakKeyDictionary()
 
 
@@ -433,7 +433,6 @@ def save_with(
     try:
         _prepare(folder, is_attached=attached is not None)
         with model.lock():
-            # Together with the state: `extend` changes both.
             reference = _write_reference(model, folder)
             plain = state_to_plain(model)
             # A ratio estimator of the user's need not count its rounds.

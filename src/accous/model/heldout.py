@@ -70,7 +70,7 @@ class HeldOut:
 
 
 def split_rows(strata: IntArray, order: IntArray | None, seed: int = 0) -> Split:
-    """Return which rows are fitted on and which are predicted.
+    """Return which rows are fitted on and which are predicted; nothing if there are fewer rows than folds.
 
     Parameters
     ----------
@@ -82,6 +82,8 @@ def split_rows(strata: IntArray, order: IntArray | None, seed: int = 0) -> Split
         For the random folds.
     """
     n_rows = len(strata)
+    if n_rows < N_FOLDS:
+        return []
     if order is not None:
         ends = [round(cut * n_rows) for cut in (*CUTS, 1.0)]
         found = [(order[:start], order[start:end]) for start, end in pairwise(ends)]
@@ -102,7 +104,7 @@ def _folds(strata: IntArray, seed: int) -> IntArray:
     return folds
 
 
-def answers_of(predictor: Any, rows: Any, classes: NDArray[Any] | None) -> FloatArray:
+def answers_of(predictor: Any, rows: Any, classes: NDArray[Any] | None, *, has_scores: bool = True) -> FloatArray:
     """Return numbers, or probabilities with a column for each of the classes.
 
     There is one also for a class that the predictor does not know, and none for one that only the predictor knows.
@@ -112,7 +114,7 @@ def answers_of(predictor: Any, rows: Any, classes: NDArray[Any] | None) -> Float
         if classes is None:
             return np.asarray(predictor.predict(rows), dtype=np.float64)
         found = np.zeros((n_rows, len(classes)))
-        if hasattr(predictor, "predict_proba"):
+        if has_scores and hasattr(predictor, "predict_proba"):
             shares = np.asarray(predictor.predict_proba(rows), dtype=np.float64)
             is_known = np.isin(predictor.classes_, classes)
             found[:, np.searchsorted(classes, predictor.classes_[is_known])] = shares[:, is_known]
@@ -194,7 +196,7 @@ class Measures:
     def made_by(self, predictor: Any, rows: Any) -> Predictions:
         """Return what a predictor says of rows."""
         classes = None if self.classes is None else np.array(self.classes)
-        return self.made(answers_of(predictor, rows, classes))
+        return self.made(answers_of(predictor, rows, classes, has_scores=self.has_scores))
 
     def made(self, answers: FloatArray) -> Predictions:
         """Return predictions of numbers, or of probabilities."""

@@ -309,14 +309,12 @@ class Learning:
         kept = self.kept.joined_by(new)
         return replace(self, kept=kept, n_seen=self.n_seen + len(new)).weighed(now, spread)
 
-    def without(self, ids: IntArray, now: int, spread: float | None) -> Learning:
-        """Return this without some labels. What was learned with them is gone; the rest is to be learned again."""
+    def without(self, ids: IntArray, now: int, spread: float | None) -> Learning | None:
+        """Return this without some labels, the rest of which is to be learned again; None if that is too little."""
         kept = self.kept.part(np.flatnonzero(~np.isin(self.kept.ids, ids)))
-        found = replace(self, kept=kept, n_seen=self.n_seen - (len(self.kept) - len(kept)))
         if len(kept) < FEWEST_NEW:
-            found = replace(found, kept=replace(kept, is_learned=np.zeros(len(kept), dtype=bool)), fitted=None)
-            return replace(found, now=0, weight=0.0, share=None)
-        return found.weighed(now, spread)
+            return None
+        return replace(self, kept=kept, n_seen=self.n_seen - (len(self.kept) - len(kept))).weighed(now, spread)
 
     def weighed(self, now: int, spread: float | None) -> Learning:
         """Return this with the experts weighed by the labels that neither had learned from when they came.

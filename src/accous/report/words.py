@@ -391,7 +391,7 @@ def _how_far(source: ReportSource) -> str:
 
 
 def _about_fitting_again(source: ReportSource) -> list[str]:
-    """Return what only a new fit learns: rows that join the reference keep the features that its columns became."""
+    """Return what labels or only a new fit would teach."""
 
     def columns(kind: str) -> list[str]:
         return [each.column for each in source.snapshot.coverage.columns if each.kind == kind]
@@ -399,13 +399,13 @@ def _about_fitting_again(source: ReportSource) -> list[str]:
     advice = []
     if of_categories := columns(CATEGORIES):
         advice.append(
-            f"To learn the new categories of {listed(of_categories)}, run accous fit again: accous extend does not "
-            "teach them."
+            f"To learn the new categories of {listed(of_categories)}, label some of their rows (accous ask, accous "
+            "labels)."
         )
     if left_out := columns(NEW_VALUES):
         advice.append(
             f"To use {listed(left_out)}, run accous fit again on rows in which the values differ: the model leaves "
-            f"{'it' if len(left_out) == 1 else 'them'} out, and accous extend does not change that."
+            f"{'it' if len(left_out) == 1 else 'them'} out, and labels do not change that."
         )
     return advice
 
@@ -419,13 +419,15 @@ def _needs_fit(source: ReportSource) -> bool:
 
 def _about_errors(trust: Trust, measured: MeasuredError | None, *, needs_fit: bool) -> list[str]:
     """Return what to rely on, and which labels would tell more."""
-    join = "take them into the reference of that fit" if needs_fit else "add them to the reference (accous extend)"
+    join = "take them into the reference of that fit" if needs_fit else "let the model learn from them (accous labels)"
     is_measured = measured is not None and measured.is_exact and not measured.is_outdated
     advice = []
     if measured is not None and measured.contradicts_now:
         advice.append("Rely on the measured error. Do not rely on estimates without labels.")
         of_fit = "Take labelled rows of now into the reference of that fit."
-        advice.append(of_fit if needs_fit else "Add labelled rows to the reference (accous extend).")
+        advice.append(
+            of_fit if needs_fit else "Let the model learn from labels of recent rows (accous ask, accous labels)."
+        )
     elif is_measured:
         advice.append("Rely on the measured error, and go on labelling samples of recent rows (accous labels).")
     elif trust.inputs.answer == "no":

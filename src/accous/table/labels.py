@@ -17,7 +17,7 @@ from accous.table.model import TableModel, load_table_model, open_store, save_ta
 from accous.table.options import AskOptions, LabelsOptions
 from accous.table.readers import STDIN, Position, TableReader, open_table, predicting_path
 from accous.table.rows import NamedRows, PendingRows, RowReader
-from accous.table.runs import require_free, require_separate_files
+from accous.table.runs import require_separate_files
 from accous.table.store import ID_STEP, STORE_NAME, Joined, Store, first_id, identify_source, ids_from, looks_like_id
 from accous.table.summary import summarize_labels
 from accous.text import count
@@ -309,8 +309,8 @@ class AskJob:
         if options.stream == STDIN:
             raise DataError("Rows to label are read twice: give a file, not the standard input.")
         require_separate_files({"STREAM": options.stream}, {"--output": options.output}, options.model, None)
-        if not options.force:
-            require_free(options.output)
+        if not options.force and Path(options.output).is_file():
+            raise DataError(f"{options.output} already exists: give another name, or use --force to replace it.")
         self.table_model: TableModel = load_table_model(options.model, options.estimator)
         self._seed = int(self.table_model.settings["seed"])
 
@@ -318,18 +318,19 @@ class AskJob:
         """Choose the rows and write them."""
         options = self._options
         with open_store(self.table_model, options.model, only_adds=True) as store, store.changing():
-            rows, n_predicted = self._find(store)
-            free = rows.filter(pl.col("asked").is_null() & pl.col("label").is_null())
+            source = identify_source(options.stream, store.sources())
+            settled = store.settled("key" if options.key else "line", source)
+            rows, n_predicted = self._find(store, source)
+            free = rows.filter(~pl.col("place").is_in(settled))
             chosen, probability = self._choose(free, store)
             store.mark_asked(chosen["id"].to_list(), [probability] * chosen.height)
             self._write(chosen)
         return RowsAsked(rows.height, free.height, chosen.height, n_predicted)
 
-    def _find(self, store: Store) -> tuple[pl.DataFrame, int]:
+    def _find(self, store: Store, source: int | None) -> tuple[pl.DataFrame, int]:
         """Return the predictions of all rows of the stream, made now where there were none, and how many those are."""
         options, model = self._options, self.table_model
-        source, found, n_new = identify_source(options.stream, store.sources()), [], 0
-        table = self._open()
+        table, found, n_new = self._open(), [], 0
         passed = [options.key] if options.key else []
         try:
             reader = RowReader(table, model.encoder, passed, skips_bad=True, accepts_unknown=True)
@@ -364,12 +365,14 @@ class AskJob:
 
     def _choose(self, free: pl.DataFrame, store: Store) -> tuple[pl.DataFrame, float]:
         """Return rows to ask about, and the probability that each of them had."""
+        if not free.height:
+            raise DataError(f"No row of {self._options.stream} is left: all are labelled or were asked about.")
         if self._options.labels_per is not None:
             n_rows, n_labels = self._options.labels_per
             share = n_labels / n_rows
             return free.filter(pl.Series(is_drawn(free["line"].to_numpy(), share, self._seed))), share
         assert self._options.n is not None
-        chosen = draw_rows(free.height, self._options.n, self._seed, store.counts()["asked"])
+        chosen = draw_rows(free.height, self._options.n, self._seed, free.height)
         return free[chosen], len(chosen) / max(1, free.height)
 
     def _write(self, chosen: pl.DataFrame) -> None:

@@ -47,7 +47,6 @@ from accous.model.watching import LOOK_DECAY, NO_ROWS, RecentRows, recent_from_p
 from accous.parameters import did_you_mean, listed
 from accous.table.checks import TimeColumn, find_time_column, is_part_of_calendar, put_in_order, rises
 from accous.table.columns import (
-    CATEGORIES,
     MISSING,
     NEW_VALUES,
     Block,
@@ -139,22 +138,6 @@ class TableWatch:
         }
         varied = (*self.varied, *(name for name in new if is_varied[name] and name not in self.varied))
         return TableWatch(recent, columns, self.latest | {name: value for name, (value, _) in new.items()}, varied)
-
-    def after_joining(self, encoder: ColumnEncoder) -> TableWatch:
-        """Return the watch after rows have joined the reference: a category that joined is no longer new.
-
-        Only the last new value of each column is kept: where there were several, the rows so far stay as they are.
-        """
-        settled = {
-            name
-            for name, categories in encoder.joined_categories.items()
-            if name not in self.varied and self.latest.get(name) in categories
-        }
-        places = [
-            number for number, mark in enumerate(encoder.marks) if mark.kind == CATEGORIES and mark.column in settled
-        ]
-        latest = {name: value for name, value in self.latest.items() if name not in settled}
-        return replace(self, recent=self.recent.cleared(places), latest=latest) if places else self
 
     def findings(self, encoder: ColumnEncoder) -> list[Finding]:
         """Return what the recent rows show, in words."""
@@ -950,6 +933,8 @@ class TableModel(Lockable):
             if self.model.forget_labels_of(np.array(gone, dtype=np.int64), now):
                 self._learn_again(now)
             still = kept.keys() - set(gone)
+            if self.model.state_.learning is None:
+                self.encoder, still = replace(self.encoder, extra=()), set()
             self.label_rows = {number: text for number, text in self.label_rows.items() if number in still}
             is_new = np.array([number not in still for number in ids.tolist()], dtype=bool)
             if is_new.any():
@@ -1317,7 +1302,7 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
         costs as much as several rounds.
     """
     with table_model.lock():
-        # `extend` changes the settings and the columns too.
+        # Labels change the settings and the columns too.
         attached = {
             "format": _FORMAT,
             "label": table_model.label,
