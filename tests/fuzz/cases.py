@@ -20,7 +20,6 @@ from accous.table.readers import partial_path
 from accous.table.store import STORE_NAME
 from tests.fuzz.damage import Inputs, damage_bytes, draw_inputs, mutate_grid
 from tests.fuzz.running import (
-    N_REFERENCE,
     RATIOS,
     Run,
     base_model,
@@ -370,7 +369,6 @@ def use_a_damaged_folder(scene: Scene) -> None:
         ["report", scene.model, "-o", report, "-q"],
         ["adapt", scene.model, inputs.path, "-o", output, "-q", *inputs.options],
         ["labels", scene.model, inputs.path, "-q", *inputs.options],
-        ["extend", scene.model, inputs.path, *label, "-q", *inputs.options],
         ["fit", inputs.path, *label, "-o", scene.model, "-q", *inputs.options],
         ["fit", inputs.path, *label, "-o", scene.model, "-q", "--force", *inputs.options],
     ]
@@ -454,11 +452,10 @@ _DAMAGES: list[Callable[[Path, Random], None]] = [
 
 
 _OUTPUT = "predictions.csv"
-_N_ALWAYS_KEPT = 5  # rows of each class, or rows where numbers are predicted
 
 
 def measure_late_labels(scene: Scene) -> None:
-    """Give late labels of a stream: each counts once, whatever the file; then the clean ones can be counted."""
+    """Give late labels of a stream: each counts once, whatever the file; then the clean ones do, and the model goes on."""
     labels = _follow_and_draw_labels(scene)
     n_rows = loaded(scene.model).job.n_rows
     scene.write(labels)
@@ -471,40 +468,7 @@ def measure_late_labels(scene: Scene) -> None:
     if run.exit_code != 0 and again.exit_code == 0:
         n_labelled = loaded(scene.model).model.measured_.n_labelled
         scene.expect(n_labelled == n_rows, f"{n_labelled} labels count for {n_rows} rows")
-    scene.look_at_model()
-
-
-def extend_a_reference(scene: Scene) -> None:
-    """Let labelled rows, or late labels of a stream, join the reference: each joins once, and the model goes on."""
-    random = scene.random
-    labels = _follow_and_draw_labels(scene)
-    given = labels if random.random() < 0.4 else scene.draw("labelled", random.choice([1, 10, 25]))
-    scene.write(given)
-    options, most = _draw_extend_options(scene)
-    rejects = scene.folder / "rejects.csv"
-    if is_foreign := "--rejects" in options and random.random() < 0.3:
-        rejects.write_text("not ours")
-    label = [] if given is labels else ["--label", given.label]
-    run = _change_once(scene, given, "extend", given.path, *given.options, *label, *options, key="joined")
-    scene.expect(not is_foreign or rejects.read_text() == "not ours", "rejects replaced a file of somebody else's")
-    if run.exit_code == 0 and json.loads(run.out)["joined"]:
-        n_rows, n_classes = len(loaded(scene.model).model.task_), max(1, len(loaded(scene.model).kind.names))
-        scene.expect(n_rows <= max(most, _N_ALWAYS_KEPT * n_classes), f"the reference has {n_rows} rows, over {most}")
     _go_on(scene)
-
-
-def _draw_extend_options(scene: Scene) -> tuple[list[str], int]:
-    """Draw options, and how many rows the reference may have with them."""
-    random = scene.random
-    options = random.choice([[], [], ["--ordered"], ["--no-ordered"]])
-    options = options + random.choice([[], ["--drop-rows", "least-weight"]])
-    if random.random() < 0.5:
-        options += ["--on-bad-row", "skip"]
-        options += ["--rejects", str(scene.folder / "rejects.csv")] if random.random() < 0.4 else []
-    most = random.choice([2, 10, 45, 1000])
-    if random.random() < 0.6:
-        return [*options, "--max-reference", str(most)], most
-    return options, 2 * N_REFERENCE
 
 
 def backtest_a_reference(scene: Scene) -> None:
@@ -581,9 +545,9 @@ def _change_once(scene: Scene, given: Inputs, command: str, *arguments: object, 
     if run.exit_code != 0:
         scene.expect(files_in(scene.model) == files, f"{command} failed and changed the folder")
     else:
-        scene.problems += [] if command == "extend" else problems_of_folder(before, scene.model)
+        scene.problems += problems_of_folder(before, scene.model)
         files = files_in(scene.model)
-        again = scene.run(command, scene.model, *_without_rejects(arguments), "--json")
+        again = scene.run(command, scene.model, *arguments, "--json")
         scene.expect(again.exit_code == 0, f"{command} failed when run again: {again.err}")
         if again.exit_code == 0:
             scene.expect(json.loads(again.out)[key] == 0, f"{command} took rows twice: {again.out}")
@@ -592,15 +556,6 @@ def _change_once(scene: Scene, given: Inputs, command: str, *arguments: object, 
     scene.expect(not changed, f"input files were deleted: {changed}")
     scene.expect((scene.folder / _OUTPUT).read_bytes() == predictions, f"{command} changed the predictions")
     return run
-
-
-def _without_rejects(arguments: tuple[object, ...]) -> list[object]:
-    """A file of rejects that the first run has written is in the way of the second."""
-    kept = list(arguments)
-    if "--rejects" in kept:
-        place = kept.index("--rejects")
-        del kept[place : place + 2]
-    return kept
 
 
 def _expect_labels(scene: Scene, n_rows: int) -> None:
@@ -632,7 +587,6 @@ PLOTS: list[tuple[Callable[[Scene], None], tuple[str, ...], int]] = [
     (grow_a_stream, FORMATS, 2),
     (use_a_damaged_folder, FORMATS, 3),
     (measure_late_labels, FORMATS, 3),
-    (extend_a_reference, FORMATS, 3),
     (backtest_a_reference, FORMATS, 2),
 ]
 # Every save puts its files on the disk; in memory that takes no time.
