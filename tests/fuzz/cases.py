@@ -455,7 +455,7 @@ _OUTPUT = "predictions.csv"
 
 
 def measure_late_labels(scene: Scene) -> None:
-    """Give late labels of a stream: each counts once, whatever the file; then the clean ones do, and the model goes on."""
+    """Give late labels of a stream: each counts once, whatever the file; then the clean ones do. The model goes on."""
     labels = _follow_and_draw_labels(scene)
     n_rows = loaded(scene.model).job.n_rows
     scene.write(labels)
