@@ -1,7 +1,5 @@
 """Labels that come late: what `observe` measures with them."""
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -127,55 +125,7 @@ def test_labels_are_judged_by_the_coverage_of_their_own_time(n_later, answer):
     assert model.measured_.concept_changed == answer
 
 
-# --- labels for predictions from before rows joined the reference -------------------------------------------
-
-
-# What n_rounds_ was when each row was predicted: a batch is predicted before it is learned from.
-ROUNDS = np.repeat(np.arange(40), 10)
-
-
-def test_they_are_left_out_and_confirm_nothing(joined):
-    model, X, y = joined
-    before, few = slice(0, 200), slice(200, 230)
-    model.observe(X[before], y[before], predicted=1 - y[before], rounds=ROUNDS[before])
-    assert model.measured_ is None
-    model.observe(X[few], y[few], predicted=y[few], rounds=ROUNDS[few])
-    shown = repr(model.measured_), repr(model.trust_)
-    model.observe(X[before], y[before], predicted=y[before], rounds=ROUNDS[before])
-    assert (repr(model.measured_), repr(model.trust_)) == shown
-    assert not model.measured_.is_exact
-    found = model.observe(X, y, predicted=np.where(ROUNDS < 20, 1 - y, y), rounds=ROUNDS).measured_
-    assert (found.n_labelled, found.error, found.is_outdated) == (230, 0.0, False)
-    assert sum(map(len, model.state_.late_labels.kept)) == 230
-    labels = np.array([f"new {number // 150}" for number in range(400)], dtype=object)
-    found = model.observe(X, labels, predicted=y, rounds=ROUNDS).measured_
-    assert found.unseen_classes == {"new 1": 100, "new 2": 100}
-
-
-# --- `extend`: labelled rows join the reference, old ones leave, and the rounds go on -----------------------
-
-
-OBJECTS = partial(np.array, dtype=object)
-
-
-# --- after `extend`, the backtest of the old reference is evidence no more ----------------------------------
-
-
-def rows(n_rows, *, seed=0, is_turned=False, by=0.0):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n_rows, 3))
-    y = (X[:, 0] + 0.5 * rng.normal(size=n_rows) > 0.0).astype(int)
-    return X + by, 1 - y if is_turned else y
-
-
-def ordered(n_rows=600, *, order=True, estimator=None):
-    model = AdaptiveClassifier(estimator).fit(*rows(n_rows), order=order)
-    return play(model, np.split(rows(200, seed=1)[0], 40))
-
-
-def answers(model):
-    trust = model.trust_
-    return trust.adaptation.answer, trust.predictions.answer, trust.predictions.sentence
+# --- overlap judged after rows have joined the reference ---------------------------------------------------
 
 
 @pytest.mark.parametrize(
