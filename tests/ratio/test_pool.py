@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from accous import ULSIF, LogisticRatio, NoShift, OnlineDensityRatio, SingleLearnerRatio
+from accous import ULSIF, AdaptiveClassifier, LogisticRatio, NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.core.pool import N_SHAPES
 from accous.exceptions import ParameterError
 from accous.streams import GaussianStream, SquareShift
