@@ -149,17 +149,16 @@ def test_predictions_are_forgotten_after_so_many_days(capsys, monkeypatch):
     assert "belongs to a prediction" in run(capsys, "labels.csv", *BY_ID, code=1)
 
 
-@pytest.mark.parametrize("command", ["labels"])
-def test_rows_without_a_prediction_a_key_or_a_label_are_counted_each(command, capsys):
+def test_rows_without_a_prediction_a_key_or_a_label_are_counted_each(capsys):
     frame = labels().with_columns(id=pl.when(pl.col("id") < 20).then(None).otherwise("id"))
     frame = frame.with_columns(label=pl.when(pl.col("id") == 30).then(None).otherwise("label"))
     write(pl.concat([frame, pl.DataFrame({"id": [7_000], "label": ["yes"]}), labels(40)]))
     capsys.readouterr()
-    assert main([command, "model", "labels.csv", *BY_ID, "--json"]) == 0
+    assert main(["labels", "model", "labels.csv", *BY_ID, "--json"]) == 0
     printed = capsys.readouterr()
     found = json.loads(printed.out)
     assert (found["without_key"], found["without_label"], found["unmatched"]) == (20, 1, 1)
-    assert found["counted" if command == "labels" else "joined"] == N_ROWS - 21
+    assert found["counted"] == N_ROWS - 21
     assert printed.err.count("\n") >= 4
 
 
@@ -284,10 +283,3 @@ def test_a_store_that_is_damaged_is_said_in_one_sentence_and_can_be_removed(caps
     Path("model/predictions.sqlite").unlink()
     assert main(["adapt", "model", "stream.csv", "-o", "x.csv", "--key", "id", "-q"]) == 0
     assert run_json(capsys, "labels.csv")["counted"] == N_ROWS
-
-
-# --- after rows have joined: labels for earlier predictions say nothing about the present reference -------------
-
-
-def counts_of(found: dict) -> tuple:
-    return found["counted"], found["before_joining"], found["labelled_rows"]

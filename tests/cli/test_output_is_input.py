@@ -18,6 +18,7 @@ def _other_name(kind: str, of: str, name: str) -> str:
     ("of", "link", "arguments", "sentence"),
     [
         ("stream.csv", "p.csv", ["adapt", "model", "stream.csv", "-o", "p.csv"], "STREAM and --output"),
+        ("stream.csv", "p.csv", ["ask", "model", "stream.csv", "-n", "5", "-o", "p.csv"], "STREAM and --output"),
         ("stream.csv", "p.csv", ["predict", "model", "stream.csv", "-o", "p.csv"], "ROWS and --output"),
         ("stream.csv", "p.parquet.partial", ["adapt", "model", "stream.csv", "-o", "p.parquet"], "STREAM and --output"),
         ("stream.csv", "p.csv.predicting", ["predict", "model", "stream.csv", "-o", "p.csv"], "ROWS and --output"),

@@ -182,10 +182,6 @@ def remarks_of(capsys, *arguments: str) -> str:
     return capsys.readouterr().err
 
 
-def n_reference() -> int:
-    return len(load_table_model(Path("model")).model.task_)
-
-
 @pytest.mark.usefixtures("predicted_folder")
 def test_a_stream_that_was_followed_before_is_remarked_on_unless_its_rows_are_others(capsys):
     assert "again" in remarks_of(capsys, "stream.csv", "-o", "again.csv")

@@ -48,6 +48,7 @@ def test_no_command_prints_what_a_terminal_obeys(folder, capfd):
         ["predict", "model", "stream.parquet", "-o", "again.csv", "--unknown-category", "use"],
         ["inspect", "model"],
         ["labels", "model", "labels.parquet", "--key", "id"],
+        ["ask", "model", "stream.parquet", "-n", "5", "-o", "asked.csv", "--key", "id"],
         ["report", "model", "-o", "report.html"],
         ["inspect", "model"],
         ["backtest", "reference.parquet", *label, "--ordered"],

@@ -189,7 +189,7 @@ def problems_of_predictions(path: Path, n_bytes: int, classes: list[str], kept: 
     if not n_rows:
         return []
     found = [f"p_{label}" for label in classes] if classes else ["low", "high"]
-    names = ["line", *kept, "round", "prediction", *found, "ratio"]
+    names = [name for name in ["line", "id"] if name not in kept] + [*kept, "round", "prediction", *found, "ratio"]
     if frame.columns != names:
         return [f"the predictions have the columns {frame.columns}, not {names}"]
     ratios = frame["ratio"].cast(pl.Float64).to_numpy()

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import TruncatedSVD
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
@@ -153,6 +154,20 @@ def test_what_scikit_learn_calls_a_wrong_type_is_a_type_error_too():
         fitted().step(sparse.csr_matrix(X))
     with pytest.raises(ValueError, match="infinity"):
         AdaptiveClassifier().fit(X, np.where(NUMBERS, np.inf, 0.0))
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array])
+def test_sparse_rows_are_read_where_the_users_parts_read_them(kind):
+    def error_now(rows):
+        ratio = OnlineDensityRatio(feature_map=TruncatedSVD(2, random_state=0))
+        model = AdaptiveClassifier(LogisticRegression(), ratio).fit(rows, NUMBERS)
+        model.step(rows[:50])
+        model.observe(rows[:50], NUMBERS[:50])
+        return model.snapshot().performance("error")
+
+    found, dense = error_now(kind(X)), error_now(X)
+    assert found.n_labels == 50
+    assert found.value == pytest.approx(dense.value, abs=0.01)
 
 
 PARAMETERS = {

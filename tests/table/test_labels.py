@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import accous
+from accous.diagnostics.labels import NO_STRETCHES
 from accous.exceptions import DataError
 from tests.budgets import rest_slow
 from tests.cli.tables import fit_model, make_tables
@@ -15,13 +16,12 @@ from tests.cli.tables import fit_model, make_tables
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Models fitted in order of time and without an order, the same after twenty rounds, and the stream."""
+    """A model, the same after twenty rounds, and the stream."""
     folder = tmp_path_factory.mktemp("models")
     reference, stream = make_tables()
     stream.write_csv(folder / "stream.csv")
-    for name, option in (("ordered", "--time=day"), ("unordered", "--no-ordered")):
-        fit_model(folder, reference, "--drop", "id", option, name=name)
-        accous.save(play(accous.load(folder / name), stream), folder / f"{name} played")
+    fit_model(folder, reference, "--drop", "id", "--no-ordered", name="unordered")
+    accous.save(play(accous.load(folder / "unordered"), stream), folder / "unordered played")
     return folder
 
 
@@ -33,11 +33,6 @@ def stream(folders):
 @pytest.fixture
 def model(folders):
     return accous.load(folders / "unordered played")
-
-
-@pytest.fixture
-def ordered(folders):
-    return accous.load(folders / "ordered played")
 
 
 def play(model: Any, stream: pl.DataFrame) -> Any:
@@ -114,9 +109,31 @@ def test_lines_and_positions_join_too_and_nothing_else(model, stream):
 @pytest.mark.parametrize(("y", "culprit"), [("truth", "'truth'"), (["yes"], "10 rows"), (None, "'label'")])
 def test_wrong_labels_are_refused(model, stream, y, culprit):
     rows = stream[:10] if y else stream[:10].drop("label")
-    for take in (model.observe,):
-        with pytest.raises(DataError, match=culprit):
-            take(rows, y)
+    with pytest.raises(DataError, match=culprit):
+        model.observe(rows, y)
 
 
-# --- rows that join the reference -----------------------------------------------------------------------------
+def test_labels_are_compared_with_the_estimate_of_their_rounds_part_by_part(model, stream):
+    assert model.observe(stream[:50]).measured_.stretches == NO_STRETCHES
+    rounds = np.repeat(np.arange(1.0, 21.0), 40)
+    model.history.add_labels(rounds, (rounds <= 10.0).astype(float))
+    found = model.observe(stream[50:60]).measured_.stretches  # what was read before labels came is forgotten
+    assert (found.n_apart, found.n_stretches, found.shortest) == (4, 4, 200)
+    assert "4 of 4" in model.trust_.predictions.sentence
+
+
+# --- what is learned from them ----------------------------------------------------------------------------------
+
+
+def test_labels_are_learned_from_unless_you_object_and_saved_it_goes_on_bit_for_bit(model, stream, tmp_path):
+    before = model.predict(stream)
+    assert model.observe(stream[:200], learn=False).learned_ == ()
+    assert model.predict(stream).equals(before)
+    model.observe(stream[:200])
+    assert [(event.n_labels, event.n_new) for event in model.learned_] == [(200, 200)]
+    assert not model.predict(stream)["p_yes"].equals(before["p_yes"])
+    accous.save(model, tmp_path / "model")
+    loaded = accous.load(tmp_path / "model")
+    for start in range(200, 300, 10):
+        assert model.step(stream[start : start + 10]).equals(loaded.step(stream[start : start + 10]))
+    assert loaded.learned_ == model.learned_

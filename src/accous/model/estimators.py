@@ -101,7 +101,7 @@ from accous.model.tasks import (
     read_targets,
     warn_of_traps,
 )
-from accous.model.watching import ReferenceCover
+from accous.model.watching import Read, ReferenceCover
 from accous.parameters import require_choice, require_integer, require_number, require_share
 from accous.ratio.base import RatioEstimator, unchanged_on_failure
 from accous.ratio.online import NoShift, OnlineDensityRatio
@@ -324,11 +324,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             if self._is_wide(rows):
                 rows, X_batch = self._narrow(rows), self._narrow(X_batch)
             before, known = self.state_, attributes.get("_snapshot")
-            risk, alarm = None, None
+            read, alarm = None, None
             if known is not None and known.state is before:
-                risk, alarm = known.known_risk, known.known_alarm
+                read, alarm = known.read, known.known_alarm
             with nullcontext() if self.rules_.limits_blas else one_blas_thread():
-                after = self.state_ = run_round(self.rules_, before, rows, X_batch, n_rows, risk, alarm)
+                after = self.state_ = run_round(self.rules_, before, rows, X_batch, n_rows, read, alarm)
             attributes.pop("_snapshot", None)  # it would keep the state before alive
         if (
             after.watch.log is not before.watch.log
@@ -381,7 +381,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
 
         The labels are measured before anything is learned from them. A class that the reference does not have counts as
         an error of both models and is counted by name.
-
         Then the model learns from them. Its predictor is refitted on the reference and the labels, where the past
         fades, whenever 25 labels are new, or a tenth of those before, at most 100. It predicts together with the one
         that knows no labels; the share of each depends on how well it predicted the labels before it learned from them.
@@ -439,6 +438,31 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             if learn and rows is not None:
                 self._learn(rows, late)
         return self
+
+    def _measure(self, rows: Any, late: LateTruths, predicted: Any, probability: Any, rounds: Any) -> None:
+        """Keep labels with what was predicted of their rows, and let the alarm see them."""
+        current, state = self.current(), self.state_
+        with one_blas_thread(), naming_values(rows, self.reference_):
+            new = read_labelled(
+                self.rules_,
+                current.predictor,
+                rows,
+                late,
+                predicted=predicted,
+                probability=probability,
+                n_rows=state.n_rows,
+            )
+            if rounds is not None:
+                new = new[~is_before_joining(state, rounds)]
+            if not len(new):
+                return
+            labelled = (new[:0] if state.labelled is None else state.labelled).after(new)
+            after = replace(state, labelled=labelled, alarm=current.alarm)
+            self._replace_state(after, with_new_labels=True)
+            if after.alarm is not None:
+                weights = self.current()._label_weights[-len(new) :]
+                alarm = after.alarm.after_labels(self.rules_, labelled[-len(new) :].labels(weights), state.n_rounds)
+                self._replace_state(replace(after, alarm=alarm), with_new_labels=True)
 
     def _learn(self, rows: Any, late: LateTruths) -> None:
         """Keep labelled rows of now, and learn from them if there are enough; labels of another type cannot be classes.
@@ -578,35 +602,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         chosen = np.flatnonzero(is_drawn(first + np.arange(n_rows, dtype=np.int64), float(n), seed))
         return chosen, np.full(len(chosen), float(n))
 
-    def _measure(self, rows: Any, late: LateTruths, predicted: Any, probability: Any, rounds: Any) -> None:
-        """Keep labels with what was predicted of their rows, and let the alarm see them."""
-        current, state = self.current(), self.state_
-        with one_blas_thread(), naming_values(rows, self.reference_):
-            new = read_labelled(
-                self.rules_,
-                current.predictor,
-                None if rows is None else self._as_kept(rows),
-                late,
-                predicted=predicted,
-                probability=probability,
-                n_rows=state.n_rows,
-            )
-            if rounds is not None:
-                new = new[~is_before_joining(state, rounds)]
-            if not len(new):
-                return
-            labelled = new if state.labelled is None else state.labelled.after(new)
-            after = replace(state, labelled=labelled, alarm=current.alarm)
-            self._replace_state(after, with_new_labels=True)
-            if after.alarm is not None:
-                weights = self.current()._label_weights[-len(new) :]
-                alarm = after.alarm.after_labels(self.rules_, labelled[-len(new) :].labels(weights), state.n_rounds)
-                self._replace_state(replace(after, alarm=alarm), with_new_labels=True)
-
-    def _as_kept(self, rows: Any) -> Any:
-        """Return rows as recent ones are kept: without missing numbers, if the predictor reads numbers."""
-        return Bounds.of(self.reference_).filled(rows) if self._has_numbers and self._takes_missing else rows
-
     def is_before_joining(self, rounds: Any) -> BoolArray:
         """Return which rows were predicted before rows last joined the reference; none if none joined.
 
@@ -646,7 +641,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         risk : RiskEstimate
         """
         with self.lock():
-            rounds = self.state_.rounds.noting(self.state_.n_rounds - number, risk)
+            rounds = self.state_.rounds.noting(self.state_.n_rounds - number, Read(risk))
             self._replace_state(replace(self.state_, rounds=rounds))
 
     def class_weights(self, task: Task) -> FloatArray:
@@ -720,10 +715,10 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         known = self.current().on(state, with_new_labels=with_new_labels)
         self.state_, self._snapshot = state, known
 
-    def _known_risk(self) -> RiskEstimate | None:
-        """Return the estimated error if it has been read since the last round, for the history."""
+    def _read_since(self) -> Read | None:
+        """Return what has been read since the last round, for the history."""
         known: Snapshot | None = vars(self).get("_snapshot")
-        return None if known is None or known.state is not self.state_ else known.known_risk
+        return None if known is None or known.state is not self.state_ else known.read
 
     def performance(self, metric: str | None = None, *, by: str | None = None) -> Any:
         """Return how good the model is on recent rows: expected from the inputs, or confirmed by labels.
@@ -925,8 +920,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         kept: dict[str, Any] = super().__getstate__()
         if known is not None and known.state is kept["state_"]:
             kept["state_"] = self._with_alarm(known.state)
-            if known.known_risk is not None:
-                kept["state_"] = replace(kept["state_"], rounds=known.state.rounds.noting(0, known.known_risk))
+            if known.read is not None:
+                kept["state_"] = replace(kept["state_"], rounds=known.state.rounds.noting(0, known.read))
         return kept
 
     def _with_alarm(self, state: AdaptationState) -> AdaptationState:
@@ -941,11 +936,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """Return the learned state without reference, labels and ratio, as nested dicts of arrays and numbers."""
         state = self._with_alarm(self.state_)
         if self.estimator is None:
-            return state_to_plain(state, self.fixed_.estimator, self._known_risk())
+            return state_to_plain(state, self.fixed_.estimator, self._read_since())
         own = {self._errors_name: self.fixed_.known_errors, "rounds_between_refits": self.rounds_between_refits_}
         if self._pair is not None:
             own["linear"] = [linear_to_plain(each.linear) for each in (self.state_.estimator, self.fixed_.estimator)]
-        return state_to_plain(state, None, self._known_risk()) | own
+        return state_to_plain(state, None, self._read_since()) | own
 
     def state_from_plain(self, plain: dict[str, Any], ratio: RatioEstimator) -> None:
         """Restore the state that ``state_to_plain`` returned; a user's estimator is refitted with its last weights."""
@@ -1402,8 +1397,9 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
     history_ : pandas.DataFrame
         One row for each of the last 10,000 rounds: ``rows`` of the batch, ``effective_rows`` of the reference,
         ``share`` of the ratio in use, whether the round made a ``refit``, whether it detected a ``drift``, and whether
-        the ``adapted`` model predicts after it. ``estimated_error`` and the ends of its interval are known only for
-        rounds after which you read ``risk_``: no round computes it by itself.
+        the ``adapted`` model predicts after it. ``value``, ``low``, ``high`` and ``basis`` of the model's metric and
+        its ``state`` are known only for rounds after which you read ``performance`` or ``status_``, and
+        ``estimated_error`` with its interval after you read ``risk_``: no round computes them by itself.
     history_in_use_ : float
         Mean interval length of the learners in use, in rounds.
     n_features_in_, feature_names_in_

@@ -39,7 +39,7 @@ from accous.model.performance import (
 )
 from accous.model.round import AdaptationState, RoundRules
 from accous.model.safeguards import compare
-from accous.model.watching import parts_of_coef, rounds_frame
+from accous.model.watching import Read, parts_of_coef, rounds_frame
 from accous.text import count
 from accous.threads import one_blas_thread
 from accous.validation import count_rows
@@ -699,12 +699,17 @@ class Snapshot:
     @property
     def history(self) -> Any:
         """What the last 10,000 rounds did, as a pandas frame."""
-        return rounds_frame(self.state.rounds, self.known_risk, self.state.n_rounds)
+        return rounds_frame(self.state.rounds, self.read, self.state.n_rounds)
 
     @property
-    def known_risk(self) -> RiskEstimate | None:
-        """The estimated error if it has been read, as the history notes it."""
-        return vars(self).get("risk")
+    def read(self) -> Read | None:
+        """What has been read of the model, as the history notes it; None if nothing has."""
+        known = vars(self)
+        risk, status = known.get("risk"), known.get("status")
+        now = known.get("_estimates", {}).get(self.rules.measures.metric.name)
+        if risk is None and now is None:
+            return None
+        return Read(risk, now, None if status is None else status.state)
 
 
 # --- How a fitted model looks in a notebook: its state and verdict above scikit-learn's diagram of the parameters

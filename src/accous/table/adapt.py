@@ -125,6 +125,7 @@ class Scoring:
             predicted_fixed=predicted_fixed,
             estimated=np.repeat(estimated, len(rows), axis=0),
             intervals=None if intervals is None else intervals[rows],
+            learn=False,
         )
 
     def _labels(self, frame: pl.DataFrame) -> tuple[NDArray[Any], NDArray[np.bool_], pl.Series]:

@@ -17,7 +17,7 @@ from accous.table.model import TableModel, load_table_model, open_store, save_ta
 from accous.table.options import AskOptions, LabelsOptions
 from accous.table.readers import STDIN, Position, TableReader, open_table, predicting_path
 from accous.table.rows import NamedRows, PendingRows, RowReader
-from accous.table.runs import require_free, require_separate_files
+from accous.table.runs import require_separate_files
 from accous.table.store import ID_STEP, STORE_NAME, Joined, Store, first_id, identify_source, ids_from, looks_like_id
 from accous.table.summary import summarize_labels
 from accous.text import count
@@ -309,8 +309,8 @@ class AskJob:
         if options.stream == STDIN:
             raise DataError("Rows to label are read twice: give a file, not the standard input.")
         require_separate_files({"STREAM": options.stream}, {"--output": options.output}, options.model, None)
-        if not options.force:
-            require_free(options.output)
+        if not options.force and Path(options.output).is_file():
+            raise DataError(f"{options.output} already exists: give another name, or use --force to replace it.")
         self.table_model: TableModel = load_table_model(options.model, options.estimator)
         self._seed = int(self.table_model.settings["seed"])
 
@@ -365,6 +365,8 @@ class AskJob:
 
     def _choose(self, free: pl.DataFrame, store: Store) -> tuple[pl.DataFrame, float]:
         """Return rows to ask about, and the probability that each of them had."""
+        if not free.height:
+            raise DataError(f"No row of {self._options.stream} is left: all are labelled or were asked about.")
         if self._options.labels_per is not None:
             n_rows, n_labels = self._options.labels_per
             share = n_labels / n_rows
