@@ -35,7 +35,7 @@ from tests.docs_pages import ROOT
 def test_the_files_of_a_save(saved):
     manifest = json.loads((saved / "manifest.json").read_text())
     files, ours = {"reference", "state"}, {"format", "version", "accous", "checksum"}
-    assert manifest.keys() == files | ours | {"model", "attached", "summary"}
+    assert manifest.keys() == files | ours | {"model", "attached"}
     assert (manifest["format"], manifest["version"]) == ("accous", 1)
     assert manifest["model"]["class"] == "OnlineDensityRatio"
     assert manifest["model"]["parameters"]["feature_map"] == "auto"

@@ -155,7 +155,7 @@ def test_a_stream_that_does_not_fit_leaves_the_record_of_the_last_run(lines, dro
 
 
 def test_a_run_that_was_stopped_has_the_history_of_one_that_was_not(lines):
-    """A stopped run writes a summary, which reads the estimated error; that must leave no trace in the history."""
+    """Metric and state are read in some rounds alone, whether or not a run stops there."""
 
     def follow(folder: str, stops: list[int]) -> pd.DataFrame:
         shutil.copytree("model", folder)

@@ -120,10 +120,10 @@ class Scene:
     def look_at_model(self) -> None:
         """Inspect the model and report on it, as it is now."""
         if self.random.random() < 0.5:
-            run = self.run("inspect", self.model, "--json")
-            self.expect(run.exit_code != 0 or "rounds" in json.loads(run.out), "inspect --json has no rounds")
+            run = self.run("status", self.model, "--json")
+            self.expect(run.exit_code != 0 or "rounds" in json.loads(run.out), "status --json has no rounds")
         elif self.random.random() < 0.5:
-            self.run("inspect", self.model)
+            self.run("status", self.model)
         if self.random.random() < 0.3:
             report = self.folder / "report.html"
             if self.run("report", self.model, "-o", report, "--force").exit_code == 0:
@@ -364,8 +364,8 @@ def use_a_damaged_folder(scene: Scene) -> None:
     output, report = scene.folder / "predictions.csv", scene.folder / "report.html"
     label = ["--label", inputs.label]
     commands: list[list[object]] = [
-        ["inspect", scene.model, "--json"],
-        ["inspect", scene.model, "-q"],
+        ["status", scene.model, "--json"],
+        ["status", scene.model, "--by", "x"],
         ["report", scene.model, "-o", report, "-q"],
         ["adapt", scene.model, inputs.path, "-o", output, "-q", *inputs.options],
         ["labels", scene.model, inputs.path, "-q", *inputs.options],
@@ -468,7 +468,7 @@ def measure_late_labels(scene: Scene) -> None:
     scene.expect(again.exit_code == 0, f"clean labels cannot be counted: {again.err}")
     _expect_labels(scene, n_rows)
     if run.exit_code != 0 and again.exit_code == 0:
-        n_labelled = loaded(scene.model).model.measured_.n_labelled
+        n_labelled = _n_labelled(scene)
         scene.expect(n_labelled == n_rows, f"{n_labelled} labels count for {n_rows} rows")
     scene.look_at_model()
 
@@ -611,9 +611,13 @@ def _without_rejects(arguments: tuple[object, ...]) -> list[object]:
     return kept
 
 
+def _n_labelled(scene: Scene) -> int:
+    labelled = loaded(scene.model).model.state_.labelled
+    return 0 if labelled is None else len(labelled)
+
+
 def _expect_labels(scene: Scene, n_rows: int) -> None:
-    measured = loaded(scene.model).model.measured_
-    n_labelled = 0 if measured is None else measured.n_labelled
+    n_labelled = _n_labelled(scene)
     scene.expect(n_labelled <= n_rows, f"{n_labelled} labels count for {n_rows} rows")
 
 

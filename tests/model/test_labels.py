@@ -134,24 +134,6 @@ def test_labels_are_judged_by_the_coverage_of_their_own_time(n_later, answer):
 ROUNDS = np.repeat(np.arange(40), 10)
 
 
-def test_they_are_left_out_and_confirm_nothing(joined):
-    model, X, y = joined
-    before, few = slice(0, 200), slice(200, 230)
-    model.observe(X[before], y[before], predicted=1 - y[before], rounds=ROUNDS[before])
-    assert model.measured_ is None
-    model.observe(X[few], y[few], predicted=y[few], rounds=ROUNDS[few])
-    shown = repr(model.measured_), repr(model.trust_)
-    model.observe(X[before], y[before], predicted=y[before], rounds=ROUNDS[before])
-    assert (repr(model.measured_), repr(model.trust_)) == shown
-    assert not model.measured_.is_exact
-    found = model.observe(X, y, predicted=np.where(ROUNDS < 20, 1 - y, y), rounds=ROUNDS).measured_
-    assert (found.n_labelled, found.error, found.is_outdated) == (230, 0.0, False)
-    assert sum(map(len, model.state_.late_labels.kept)) == 230
-    labels = np.array([f"new {number // 150}" for number in range(400)], dtype=object)
-    found = model.observe(X, labels, predicted=y, rounds=ROUNDS).measured_
-    assert found.unseen_classes == {"new 1": 100, "new 2": 100}
-
-
 # --- `extend`: labelled rows join the reference, old ones leave, and the rounds go on -----------------------
 
 

@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 
 import accous
-from accous.diagnostics.labels import NO_STRETCHES
 from accous.exceptions import DataError
 from tests.budgets import rest_slow
 from tests.cli.tables import fit_model, make_tables
@@ -41,6 +40,11 @@ def play(model: Any, stream: pl.DataFrame) -> Any:
     return model
 
 
+def count_labels(model: Any) -> int:
+    found = model.model.state_.labelled
+    return 0 if found is None else len(found)
+
+
 # --- what labels measure --------------------------------------------------------------------------------------
 
 
@@ -54,23 +58,25 @@ def test_observe_counts_what_the_classifier_counts_on_encoded_rows(model, folder
         "array": (rows.drop("label"), rows["label"].to_numpy()),
         "pandas": (pd.DataFrame(rows.to_dict(as_series=False)), None),
     }[kind]
-    assert model.observe(frame, y) is model
-    other.model.observe(other.prepare(rows).X, rows["label"].to_numpy())
-    assert repr(model.measured_) == repr(other.model.measured_)
-    assert repr(model.risk_) == repr(model.model.risk_)
+    assert model.observe(frame, y, learn=False) is model
+    other.model.observe(other.prepare(rows).X, rows["label"].to_numpy(), learn=False)
+    assert count_labels(model) == 100
+    assert model.performance() == other.model.performance()
+    for name, values in vars(other.model.state_.labelled).items():
+        assert np.array_equal(getattr(model.model.state_.labelled, name), values, equal_nan=True), name
 
 
 def test_rows_without_a_label_are_left_out_with_their_bad_values(model, stream):
     labels = [None if row % 3 else label for row, label in enumerate(stream["label"][:90].to_list())]
-    assert model.observe(stream[:90], labels).measured_.n_labelled == 30
+    assert count_labels(model.observe(stream[:90], labels)) == 30
     rows = stream[:20].with_columns(pl.col("x0").cast(pl.String))
     rows[7, "x0"] = "?!"
     labels = rows["label"].to_list()
     with pytest.raises(DataError, match=r"Row 7 .*'x0'"):
         model.observe(rows, labels)
-    assert model.measured_.n_labelled == 30
+    assert count_labels(model) == 30
     labels[7] = None
-    assert model.observe(rows, labels).measured_.n_labelled == 49
+    assert count_labels(model.observe(rows, labels)) == 49
 
 
 def test_predictions_of_the_time_are_joined_by_key(folders, stream):
@@ -82,22 +88,21 @@ def test_predictions_of_the_time_are_joined_by_key(folders, stream):
     late = pl.concat((stream[-20:], stream[:40])).select("id", "label")  # the last rows were not predicted
     model.observe(late, predictions=predictions, key="id")
     joined = predictions.join(late, on="id", how="inner", maintain_order="left")
-    weights = 0.5 ** (np.arange(joined.height - 1, -1, -1) / 500)
-    is_wrong = (joined["prediction"] != joined["label"]).to_numpy()
-    assert model.measured_.n_labelled == joined.height == 40
-    assert model.measured_.error == pytest.approx(np.average(is_wrong, weights=weights))
-    assert model.measured_.concept_changed == "not known"  # the frame has no features
+    labelled = model.model.state_.labelled
+    assert count_labels(model) == joined.height == 40
+    is_wrong = (joined["prediction"] != joined["label"]).to_list()
+    assert (labelled.predicted != labelled.y).tolist() == is_wrong
+    assert np.isnan(labelled.rows).all()  # the frame has no features
     model.observe(stream[40:60], predictions=predictions, key="id")
-    assert model.measured_.n_labelled == 60
-    assert np.isfinite(model.measured_.estimated)
+    assert count_labels(model) == 60
 
 
 def test_lines_and_positions_join_too_and_nothing_else(model, stream):
     predictions = model.predict(stream[:30])
     model.observe(stream[:30].with_columns(predictions["line"])[::-1], predictions=predictions)
-    assert model.measured_.n_labelled == 30
+    assert count_labels(model) == 30
     model.observe(stream[:30], predictions=predictions.drop("line"))
-    assert model.measured_.n_labelled == 60
+    assert count_labels(model) == 60
     for rows, others in (
         (stream[:29], predictions.drop("line")),
         (stream[100:101].with_columns(pl.lit("x").alias("line")), predictions),
@@ -111,15 +116,6 @@ def test_wrong_labels_are_refused(model, stream, y, culprit):
     rows = stream[:10] if y else stream[:10].drop("label")
     with pytest.raises(DataError, match=culprit):
         model.observe(rows, y)
-
-
-def test_labels_are_compared_with_the_estimate_of_their_rounds_part_by_part(model, stream):
-    assert model.observe(stream[:50]).measured_.stretches == NO_STRETCHES
-    rounds = np.repeat(np.arange(1.0, 21.0), 40)
-    model.history.add_labels(rounds, (rounds <= 10.0).astype(float))
-    found = model.observe(stream[50:60]).measured_.stretches  # what was read before labels came is forgotten
-    assert (found.n_apart, found.n_stretches, found.shortest) == (4, 4, 200)
-    assert "4 of 4" in model.trust_.predictions.sentence
 
 
 # --- what is learned from them ----------------------------------------------------------------------------------

@@ -175,9 +175,8 @@ def _save_report(race: Race, output: Path, remarks: Console) -> int:
 
     assert race.model is not None
     assert race.history is not None
-    columns = [f"feature {number}" for number in range(1, race.stream.n_features + 1)]
     settings = {"stream": repr(race.stream), "rounds": f"{race.stream.n_rounds:,}"}
-    source = ReportSource("accous demo", race.model.snapshot(), race.history, columns, settings)
+    source = ReportSource("accous demo", race.model.snapshot(), race.history, settings)
     try:
         write_page(output, render_page(source))
     except DataError as error:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import typer
 
 from accous.cli.options import locked_model, remarks_console, results_console, say
+from accous.cli.status import status_line
 from accous.table.options import LabelsOptions
 from accous.text import count
 
 if TYPE_CHECKING:
-    from accous.diagnostics.labels import MeasuredError
     from accous.model.learning import LearningEvent
     from accous.table.labels import LabelJob, LabelsCounted
 
@@ -32,7 +32,7 @@ Examples:
 
 
 def labels(options: LabelsOptions) -> int:
-    """Measure the error with labels that arrived late, and learn from them.
+    """Measure how good the model is with labels that arrived late, and learn from them.
 
     Each label is compared with what was predicted at the time, which the model's folder remembers: it is found by the
     key of its row, by the id of the prediction, or by the line in the file that was predicted. A label counts once,
@@ -56,13 +56,10 @@ def labels(options: LabelsOptions) -> int:
             counted = job.run()
             done = _learned(job, before)
     say(remarks, *([] if counted is None else _remarks(counted)), *filter(None, [done]))
-    measured = job.table_model.measured_
     if options.as_json:
         typer.echo(json.dumps(job.summary(counted), indent=2, allow_nan=False))
-    elif measured is None:
-        say(results_console(), "Nothing is measured yet: no label is about a prediction of the present model.")
     else:
-        say(results_console(), *filter(None, [*_lines(measured), measured.intervals.sentence]))
+        say(results_console(), status_line(job.table_model.snapshot()))
     return 0
 
 
@@ -99,26 +96,7 @@ def _remarks(counted: LabelsCounted) -> list[str]:
     if counted.n_earlier:
         earlier = count(counted.n_earlier, "label is", "labels are")
         texts.append(f"{earlier} about predictions from before rows joined the reference: not counted.")
+    if counted.unseen:
+        names = ", ".join(f"{name} ({n_rows:,})" for name, n_rows in counted.unseen.items())
+        texts.append(f"Labels that the reference does not have count as errors: {names}.")
     return texts
-
-
-def _lines(measured: MeasuredError) -> list[str]:
-    from accous.diagnostics.messages import comparison_in_words, counted_in_words, estimate_in_words, interval_in_words
-
-    scale = measured.scale
-    interval = interval_in_words(measured.error_low, measured.error_high, scale)
-    counted = counted_in_words(measured.n_labelled, measured.n_plain, measured.error_plain, scale)
-    comparison = comparison_in_words(measured)
-    return [
-        f"Measured {scale.name}: {scale.shown(measured.error)} ({interval}), {counted}.",
-        f"Estimated {scale.name}: {estimate_in_words(measured)}.",
-        f"{comparison[0].upper()}{comparison[1:]}{_more(measured)}",
-    ]
-
-
-def _more(measured: MeasuredError) -> str:
-    text = ""
-    if measured.unseen_classes:
-        names = ", ".join(f"{name} ({count:,})" for name, count in measured.unseen_classes.items())
-        text += f" Classes that the reference does not have: {names}."
-    return f"{text} {measured.concept_sentence}".rstrip()

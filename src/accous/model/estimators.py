@@ -321,7 +321,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
                 predicted = self._predicted("predict", rows)
             if (self.refit, self.adaptation) != self.rules_.chosen:
                 self._take_up_parameters()
-            if self._is_wide(rows):
+            if self.state_.learning is not None and self._is_wide(rows):
                 rows, X_batch = self._narrow(rows), self._narrow(X_batch)
             before, known = self.state_, attributes.get("_snapshot")
             read, alarm = None, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError
-from accous.model.learning import MOST_LABELS, draw_rows, is_drawn
+from accous.model.learning import MOST_LABELS, LearningEvent, draw_rows, is_drawn
 from accous.table.kinds import ID, LINE, LabelTable, key_texts, read_label_table, require_no_feature
 from accous.table.model import TableModel, load_table_model, open_store, save_table_model
 from accous.table.options import AskOptions, LabelsOptions
@@ -19,7 +20,6 @@ from accous.table.readers import STDIN, Position, TableReader, open_table, predi
 from accous.table.rows import NamedRows, PendingRows, RowReader
 from accous.table.runs import require_separate_files
 from accous.table.store import ID_STEP, STORE_NAME, Joined, Store, first_id, identify_source, ids_from, looks_like_id
-from accous.table.summary import summarize_labels
 from accous.text import count
 
 # --- accous labels: late labels joined with the predictions that the folder remembers
@@ -49,6 +49,8 @@ class LabelsCounted:
         How labels and predictions were joined, in words.
     n_earlier : int
         Labels that do not measure, because they are about predictions from before rows joined the reference.
+    unseen : dict of str to int
+        How many of the new labels are of each class that the reference does not have.
     """
 
     n_read: int
@@ -63,6 +65,7 @@ class LabelsCounted:
     place_column: str
     joined_by: str
     n_earlier: int
+    unseen: dict[str, int]
 
 
 class LabelJob:
@@ -97,6 +100,7 @@ class LabelJob:
         with self.open_store() as store:
             table, joined = self.match(store)
             new, corrected = joined.new, joined.corrected
+            unseen = self._unseen(new["given"])  # before they are learned
             store.set_labels(joined)
             if corrected.height:
                 model.recount_labels(store.labelled())
@@ -108,7 +112,7 @@ class LabelJob:
                 self._learn(store)
                 # The store is ahead of the model until it is saved: whoever opens it before takes this batch back.
                 model.stored = store.position
-                save_table_model(model, self._options.model, is_last=True)
+                save_table_model(model, self._options.model)
         return LabelsCounted(
             n_read=table.n_read,
             n_counted=new.height - n_earlier,
@@ -122,7 +126,12 @@ class LabelJob:
             place_column=table.place_column or LINE,
             joined_by=self.joined_in_words(table),
             n_earlier=n_earlier,
+            unseen=unseen,
         )
+
+    def _unseen(self, labels: pl.Series) -> dict[str, int]:
+        names = self.table_model.kind.names
+        return dict(Counter(each for each in labels.to_list() if each not in names)) if names else {}
 
     def undo(self) -> int:
         """Take the last labels back and save the model; return how many there were."""
@@ -146,7 +155,7 @@ class LabelJob:
         self.table_model.recount_labels(store.labelled())
         self._learn(store)
         self.table_model.stored = store.position
-        save_table_model(self.table_model, self._options.model, is_last=True)
+        save_table_model(self.table_model, self._options.model)
 
     def _learn(self, store: Store) -> None:
         """Learn from all labels that came, as if there had been no others."""
@@ -223,9 +232,7 @@ class LabelJob:
 
     def summary(self, counted: LabelsCounted | None = None) -> dict[str, Any]:
         """Return the results, ready for JSON."""
-        measured = self.table_model.measured_
-        estimated = None if measured is None or np.isnan(measured.estimated) else measured.estimated
-        found = {"estimated_error": estimated, **summarize_labels(measured)}
+        found = self.table_model.snapshot().to_json()
         if counted is None:
             return found
         return {
@@ -238,8 +245,9 @@ class LabelJob:
             "without_label": counted.n_missing,
             "without_key": counted.n_unnamed,
             "repeated": counted.n_repeated,
+            "unseen_classes": counted.unseen,
             **found,
-            **({"learned": asdict(self.table_model.learned_[-1])} if self.table_model.learned_ else {}),
+            **({"learned": _to_json(self.table_model.learned_[-1])} if self.table_model.learned_ else {}),
         }
 
     def _require_labels(self, table: LabelTable) -> None:
@@ -253,6 +261,10 @@ class LabelJob:
                 f"None of the labels in {name} {stranger}; the first is {table.rows['label'][0]!r}: is "
                 "this the file, and --label its column?"
             )
+
+
+def _to_json(event: LearningEvent) -> dict[str, Any]:
+    return {name: None if value != value else value for name, value in asdict(event).items()}  # noqa: PLR0124 (NaN)
 
 
 def _holds_ids(reader: TableReader) -> bool:

@@ -200,6 +200,30 @@ class FitOptions:
             rich_help_panel=_MODEL,
         ),
     ] = None
+    metric: Annotated[
+        str | None,
+        _of_model(
+            metavar="NAME",
+            help="What state and alarm are about, such as roc_auc, recall, f1_macro or cost. Default: error, or "
+            "mean_absolute_error.",
+        ),
+    ] = None
+    cost: Annotated[
+        str | None,
+        _of_model(
+            metavar="FILE", help="CSV of costs for --metric cost: true classes as rows, predicted ones as columns."
+        ),
+    ] = None
+    threshold: Annotated[
+        float | None,
+        between(
+            "--threshold",
+            0.0,
+            1.0,
+            help="Of two classes, the probability from which on the metric counts the second as predicted.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None
     refit_budget: Annotated[
         float | None, _of_model(metavar="SHARE", help="Largest share of the time for refits of forest or MODULE:NAME.")
     ] = 0.2

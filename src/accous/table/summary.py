@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accous.checkpoint.files import read_summary
 from accous.diagnostics.messages import ERROR, LossScale
 
 if TYPE_CHECKING:
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
 
 # Goes up when the record below changes: one of another version is not read, but computed anew from the model.
 _VERSION = 15
+_OF_STATUS = ("state", "alarm", "metric", "value", "low", "high", "basis", "at_fit", "n_labels", "reasons", "advice")
 
 
 def summarize_table_model(snapshot: TableSnapshot) -> dict[str, Any]:
@@ -32,19 +31,11 @@ def summarize_table_model(snapshot: TableSnapshot) -> dict[str, Any]:
     return {"version": _VERSION, "state": _state(snapshot), "columns": shown_lines(snapshot.encoder.plans)}
 
 
-def read_table_model_summary(folder: Path) -> dict[str, Any] | None:
-    """Return what `summarize_table_model` returned at the last save.
-
-    None if there is no such record: a run is in progress or was killed, or another version of accous saved.
-    """
-    summary = read_summary(folder)
-    return summary if summary is not None and summary.get("version") == _VERSION else None
-
-
 def summarize_run(snapshot: TableSnapshot) -> dict[str, Any]:
     """Return the results of a run, ready for JSON."""
     job = snapshot.job
     assert job is not None
+    found = snapshot.to_json()
     return {
         "stream": job.spec.stream,
         "output": job.spec.output,
@@ -59,8 +50,7 @@ def summarize_run(snapshot: TableSnapshot) -> dict[str, Any]:
         "labelled_rows": job.n_scored,
         "error_fixed": job.n_wrong_fixed / job.n_scored if job.n_scored else None,
         "error": job.n_wrong / job.n_scored if job.n_scored else None,
-        "effective_sample_size": snapshot.effective_sample_size,
-        "reference_rows": len(snapshot.state.weights),
+        **{name: found[name] for name in _OF_STATUS},
     }
 
 
