@@ -405,8 +405,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             Of a regressor, what ``predict_interval`` returned at the time with ``alpha=0.1``; NaN where there was none.
             ``measured_.intervals`` then counts how many true numbers lay inside.
         rounds : array of shape (n_rows,), optional
-            ``n_rounds_`` when each row was predicted; NaN where it is not known. Needs ``predicted``. None says that
-            all were predicted since.
+            ``n_rounds_`` when each row was predicted; NaN where it is not known. Needs ``predicted``.
         probability : float or array of shape (n_rows,), optional
             With which each row was chosen to be labelled, as ``ask`` returns it. Such labels decide how good the model
             is. None says that the labels merely arrived, perhaps for rows of a certain kind: they decide only if they
