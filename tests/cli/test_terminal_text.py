@@ -67,7 +67,7 @@ def test_no_command_prints_what_a_terminal_obeys(folder, capfd):
     assert MARKUP in printed[0]
     assert "\\u202eoffer\\u2066" in printed[0]
     assert printed[3].count(MARKUP) >= 2  # the title and the heading of the segments
-    assert "new\\x1b[5m" in printed[4]
+    assert "new\\x1b[5m" in printed[5]
 
 
 def test_the_json_has_the_names_as_they_are(folder, capfd):
