@@ -176,16 +176,16 @@ class OneByOne:
 
 
 class AdaptiveModel(OneByOne, base.Classifier):
-    """A classifier for river's loops that follows drift without learning from labels after its reference.
+    """A classifier for river's loops that follows drift, and learns from labels.
 
     The first labelled rows become the reference: ``learn_one(x, y)`` collects them, and the classifier is fitted when
     there are ``n_reference`` rows with at least two classes. Until then the predictions are the shares of the labels
     seen so far. From then on,
 
     - ``learn_one(x)`` learns from a row without a label how the inputs drift;
-    - ``learn_one(x, y)`` does the same, and counts the label: it measures the error of the prediction that the model
-      would have made before the row. The predictor does not learn from the label;
-    - ``observe_one(x, y)`` counts the label of a row that was learned from before.
+    - ``learn_one(x, y)`` does the same, compares the label with what the model would have predicted before the row, and
+      learns from the label (`accous.AdaptiveClassifier.observe`);
+    - ``observe_one(x, y)`` does so with the label of a row that was learned from before.
 
     Rows without a label are ignored before there is a reference. ``predict_one`` changes nothing.
 
@@ -261,7 +261,7 @@ class AdaptiveModel(OneByOne, base.Classifier):
 
 
 class AdaptiveRegressionModel(OneByOne, base.Regressor):
-    """A regressor for river's loops that follows drift without learning from labels after its reference.
+    """A regressor for river's loops that follows drift, and learns from labels.
 
     It is `accous.river.AdaptiveModel` for numbers: the first labelled rows become the reference, later rows are adapted
     to, and later labels are counted. Until there is a reference, the mean of the numbers so far is predicted. Numbers

@@ -231,7 +231,7 @@ def test_a_run_goes_on_as_before_after_labels_were_counted(capsys):
     assert main(["adapt", "other", *again]) == 0
     expected = Path("predictions.csv").read_bytes()
     Path("predictions.csv").write_bytes(predictions)
-    run_json(capsys, "labels.csv", *BY_ID)
+    run_json(capsys, "labels.csv", *BY_ID, "--measure-only")
     assert main(["adapt", "model", *again]) == 0
     assert Path("predictions.csv").read_bytes() == expected
     assert n_labelled() == N_ROWS

@@ -88,7 +88,7 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_bytes():
     assert Path("parts.csv").read_bytes() == whole
 
 
-def test_late_labels_are_measured():
+def test_late_labels_measure_in_the_unit_of_the_target():
     assert main(["adapt", "model", "stream.csv", "-o", "out.csv", "--quiet"]) == 0
     assert main(["labels", "model", "stream.csv", "--label", "minutes", "--quiet"]) == 0
     errors = (pl.read_csv("stream.csv")["minutes"] - pl.read_csv("out.csv")["prediction"]).abs()

@@ -216,8 +216,8 @@ def test_on_a_terminal_commands_that_may_take_long_say_what_they_do(folder, star
     fitted["stream"].write_csv(folder / "labelled.csv")
     run_here(folder, "adapt", "model", "stream.csv", "-o", "predictions.csv", "--quiet")
     for text, arguments in {
-        "Joining the labels": ["labels", "model", "labelled.csv", "--label", "label"],
         "Choosing rows": ["ask", "model", "stream.csv", "-n", "5", "-o", "asked.csv"],
+        "Joining the labels": ["labels", "model", "labelled.csv", "--label", "label"],
         "Writing the report": ["report", "model", "-o", "report.html"],
     }.items():
         assert text in shown_on_a_terminal(start, *arguments)

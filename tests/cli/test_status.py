@@ -46,7 +46,8 @@ def test_json_is_what_the_model_says(capsys):
     values = [each["value"] for each in found["segments"]]
     assert values == sorted(values, reverse=True)
     assert [each["code"] for each in found["reasons"]] == [str(each.code) for each in model.status_.reasons]
-    assert found["advice"]["command"] == f"accous ask model -n {found['advice']['n']}"
+    stream = str(Path("stream.csv").resolve())
+    assert found["advice"]["command"] == f"accous ask model {stream} -n {found['advice']['n']} -o to_label.csv"
 
 
 def test_labels_decide_and_conditions_give_exit_code_3(capsys):

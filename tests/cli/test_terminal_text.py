@@ -47,8 +47,8 @@ def test_no_command_prints_what_a_terminal_obeys(folder, capfd):
         ["adapt", "model", "stream.parquet", *run],
         ["predict", "model", "stream.parquet", "-o", "again.csv", "--unknown-category", "use"],
         ["status", "model", "--by", MARKUP],
-        ["labels", "model", "labels.parquet", "--key", "id"],
         ["ask", "model", "stream.parquet", "-n", "5", "-o", "asked.csv", "--key", "id"],
+        ["labels", "model", "labels.parquet", "--key", "id"],
         ["report", "model", "-o", "report.html"],
         ["status", "model", "--by", MARKUP],
         ["backtest", "reference.parquet", *label, "--ordered"],
@@ -66,8 +66,8 @@ def test_no_command_prints_what_a_terminal_obeys(folder, capfd):
     assert "y\\naccous: all is well\\r" in printed[0]
     assert MARKUP in printed[0]
     assert "\\u202eoffer\\u2066" in printed[0]
-    assert "x\\x1b]0;owned\\x07\\x1b[2J" in printed[3]
-    assert "new\\x1b[5m" in printed[4]
+    assert printed[3].count(MARKUP) >= 2  # the title and the heading of the segments
+    assert "new\\x1b[5m" in printed[5]
 
 
 def test_the_json_has_the_names_as_they_are(folder, capfd):

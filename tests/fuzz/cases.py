@@ -17,6 +17,7 @@ import polars as pl
 
 import accous
 from accous.table.readers import partial_path
+from accous.table.store import STORE_NAME
 from tests.fuzz.damage import Inputs, damage_bytes, draw_inputs, mutate_grid
 from tests.fuzz.running import (
     RATIOS,
@@ -337,8 +338,8 @@ def _has_other_labels(run: Run) -> bool:
 
 
 def _predict(scene: Scene, asked: _Asked) -> None:
-    """Predict the same rows without learning: the model's folder stays as it is, and a failure leaves no output."""
-    files, output = files_in(scene.model), scene.folder / "only_predicted.csv"
+    """Predict the same rows without learning: the model stays, the store may grow, and a failure leaves no output."""
+    files, output = files_in(scene.model) | {STORE_NAME: b""}, scene.folder / "only_predicted.csv"
     options, given = [], iter(asked.options)
     for option in given:
         if option in ("--label", "--by", "--batch-size", "--save-every", "--rejects"):
@@ -346,7 +347,7 @@ def _predict(scene: Scene, asked: _Asked) -> None:
         elif option != "--learn-first":
             options.append(option)
     run = scene.run("predict", scene.model, asked.inputs.path, "-o", output, *options)
-    scene.expect(files_in(scene.model) == files, "predict changed the model's folder")
+    scene.expect(files_in(scene.model) | {STORE_NAME: b""} == files, "predict changed the model")
     scene.expect(output.is_file() == (run.exit_code == 0), "predict left an output behind, or none")
     scene.expect(not list(scene.folder.glob("*.predicting*")), "predict left an unfinished output behind")
 
@@ -372,9 +373,10 @@ def use_a_damaged_folder(scene: Scene) -> None:
         ["fit", inputs.path, *label, "-o", scene.model, "-q", "--force", *inputs.options],
     ]
     for command in random.sample(commands, 3):
-        before = files_in(scene.model) if scene.model.is_dir() else {}
+        # Who opens the store takes back what no saved model has.
+        before = files_in(scene.model) | {STORE_NAME: b""} if scene.model.is_dir() else {}
         run = scene.run(*command)
-        after = files_in(scene.model) if scene.model.is_dir() else {}
+        after = files_in(scene.model) | {STORE_NAME: b""} if scene.model.is_dir() else {}
         scene.expect(run.exit_code == 0 or after == before, f"{command[0]} failed and changed the folder")
         if command[0] == "report" and run.exit_code == 0:
             scene.problems += problems_of_report(report)
@@ -454,7 +456,7 @@ _OUTPUT = "predictions.csv"
 
 
 def measure_late_labels(scene: Scene) -> None:
-    """Give late labels of a stream: each counts once, whatever the file; then the clean ones can be counted."""
+    """Give late labels of a stream: each counts once, whatever the file; then the clean ones do. The model goes on."""
     labels = _follow_and_draw_labels(scene)
     n_rows = loaded(scene.model).job.n_rows
     scene.write(labels)
@@ -496,10 +498,11 @@ def backtest_a_reference(scene: Scene) -> None:
 
 
 def _follow_and_draw_labels(scene: Scene) -> Inputs:
-    """Follow a clean stream, and draw a file with the labels of its rows, found by line, by a key or by position."""
+    """Follow a clean stream, and draw a file with the labels of its rows, found by line, by id or by a key."""
     random = scene.random
     is_embedding = scene.table_format == "npy"
-    scene.put_model(is_embedding=is_embedding)
+    # One file has been predicted, so that its lines name its rows.
+    scene.put_model(is_embedding=is_embedding, is_experienced=False)
     n_rows = random.choice([1, 12, 30])
     if is_embedding:
         rows, values = make_vectors(random, n_rows, has_classes=not scene.predicts_numbers)
@@ -512,35 +515,26 @@ def _follow_and_draw_labels(scene: Scene) -> Inputs:
         grid.header[-1:] = ["id"]
         grid.rows = [[*row, f"k{number}"] for number, row in enumerate(grid.rows)]
         stream.write_bytes(encode_grid(grid, dialect, random))
-        options = dialect.options + random.choice([[], ["--keep", "id"]])
+        options = dialect.options + random.choice([[], ["--key", "id"]])
     batch_size = random.choice(["1", "5", "10"])
     adapt = ["adapt", scene.model, stream, "-o", scene.folder / _OUTPUT, "-q", "--batch-size", batch_size]
     run = scene.run(*adapt, *options)
     scene.expect(run.exit_code == 0, f"a clean stream cannot be followed: {run.err}")
-    return _draw_label_file(scene, texts, has_key="--keep" in options)
+    return _draw_label_file(scene, texts, has_key="--key" in options)
 
 
 def _draw_label_file(scene: Scene, texts: list[str], *, has_key: bool) -> Inputs:
     random = scene.random
-    lines = pl.read_csv(scene.folder / _OUTPUT)["line"].to_list()
-    joined_by = random.choice(["line", "position", *(["id"] if has_key else [])])
-    if joined_by == "position":
-        grid = Grid([LABEL], [[text] for text in texts])
-    else:
-        keys = lines if joined_by == "line" else [f"k{number}" for number in range(len(texts))]
-        grid = Grid([joined_by, LABEL], [[str(key), text] for key, text in zip(keys, texts, strict=True)])
-    if scene.table_format == "npy" and joined_by == "position" and random.random() < 0.7:
-        clean = encode_array(np.array([float(text) if "." in text else int(text) for text in texts]))
-        path = scene.folder / "labels.npy"
-        content, done = damage_bytes(clean, random, random.choice([0, 1]), is_text=False)
-        return Inputs({path: content}, {path: clean}, path, "", [], [], done, is_text=False)
+    name = "id" if has_key else random.choice(["line", "id"])
+    places = pl.read_csv(scene.folder / _OUTPUT, infer_schema=False)[name].to_list()
+    grid = Grid([name, LABEL], [list(row) for row in zip(places, texts, strict=True)])
     named = scene.table_format if scene.table_format != "npy" else "csv"
     dialect = draw_dialect(random, named) if random.random() < 0.5 else Dialect(random.choice(["csv", "jsonl"]))
     path, mutated = scene.folder / f"labels{dialect.suffix}", grid.copy()
     n_changes, n_damages = random.choice([(0, 0), (1, 0), (1, 0), (2, 0), (4, 0), (0, 1)])
     done = mutate_grid(mutated, random, n_changes)
     content, names = damage_bytes(encode_grid(mutated, dialect, random), random, n_damages, is_text=dialect.is_text)
-    options = dialect.options + (["--key", "id"] if joined_by == "id" else [])
+    options = dialect.options + (["--key", "id"] if has_key else [])
     clean = encode_grid(grid, dialect, random)
     return Inputs({path: content}, {path: clean}, path, LABEL, options, grid.header, done + names, dialect.is_text)
 

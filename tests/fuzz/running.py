@@ -276,7 +276,7 @@ def _refuse(word: str) -> Any:
 
 
 RATIOS = ("accous", "ulsif", "kliep", "kmm", "lr", "olre", "none")
-N_REFERENCE, _N_STREAM = 40, 40
+_N_REFERENCE, _N_STREAM = 40, 40
 
 
 @cache
@@ -285,7 +285,7 @@ def base_model(kind: str, ratio: str, *, is_experienced: bool) -> dict[str, byte
     random = Random(f"{kind} {ratio}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        label = _write(folder / "reference", kind, random, N_REFERENCE)
+        label = _write(folder / "reference", kind, random, _N_REFERENCE)
         suffix = ".npy" if kind.startswith("embedding") else ".csv"
         model, stream = folder / "model", folder / f"stream{suffix}"
         _fit(str(folder / f"reference{suffix}"), label, ratio, model)

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -270,3 +271,21 @@ def test_predictions_in_many_threads_have_ids_of_their_own(numbers):
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda _: service.predicted(reader, batch)["ids"][0], range(40)))
     assert len(set(found)) == 40
+
+
+def test_the_page_claims_nothing_while_it_loads_and_nothing_of_rows_that_have_not_come(forks, model):
+    with serving(forks, model) as server:
+        loading = server.client.get("/").text
+        view = server.client.get("/page/view").json()
+        at_fit = server.client.get("/v1/state").json()["at_fit"]
+    assert '<div id="shown" hidden>' in loading
+    assert not re.search("healthy|degraded|uncertain|%", loading)
+    assert {name: view[name] for name in ("state", "tone", "headline", "notes", "alarm", "reasons", "advice")} == {
+        "state": "no rows yet",
+        "tone": "none",
+        "headline": f"No rows yet: error {at_fit:.1%} at fit",
+        "notes": ["No rows of a stream and no labels have come so far."],
+        "alarm": "",
+        "reasons": [],
+        "advice": "Send rows to /v1/step.",
+    }

@@ -26,7 +26,7 @@ def entries(page: Path) -> list[Path]:
         lines = [line.strip() for line in tree["lines"].splitlines() if line.strip() and not line.startswith(":")]
         names = [re.sub(r".*<(.+)>", r"\1", line) for line in lines]
         for name in names:
-            found += sorted(page.parent.glob(f"{name}.md")) or [(page.parent / f"{name}.md").resolve()]
+            found += sorted(map(Path.resolve, page.parent.glob(f"{name}.md"))) or [page.parent / f"{name}.md"]
     return found
 
 

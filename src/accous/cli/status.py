@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -59,14 +60,24 @@ def status(
 
     snapshot, metrics = load_table_model(model, estimator).snapshot(), _names(metric)
     found = snapshot.to_json(metrics, by)
-    command = snapshot.status.advice.command.replace("MODEL", str(model))
-    found["advice"]["command"] = command or None
+    found["advice"]["command"] = _command(snapshot, model)
     if as_json:
         typer.echo(json.dumps(found, indent=2, allow_nan=False))
     else:
         _print(snapshot, found, metrics, by)
     is_so = {"degraded": found["state"] == "degraded", "alarm": found["alarm"]}
     return FAILED if any(is_so[each] for each in conditions) else 0
+
+
+def _command(snapshot: TableSnapshot, model: Path) -> str | None:
+    """Return what to type next, for this folder and the stream of its last run."""
+    advice, job = snapshot.status.advice, snapshot.job
+    stream = "STREAM" if job is None else job.spec.stream
+    commands = {
+        "label": f"accous ask {model} {stream} -n {advice.n} -o to_label.csv",
+        "learn": f"accous labels {model} LABELS",
+    }
+    return commands.get(advice.code)
 
 
 def _names(values: list[str] | None) -> list[str]:

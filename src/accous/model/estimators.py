@@ -417,7 +417,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             if after.alarm is not None:
                 weights = self.current()._label_weights[-len(new) :]
                 alarm = after.alarm.after_labels(self.rules_, labelled[-len(new) :].labels(weights), state.n_rounds)
-                self._replace_state(replace(after, alarm=alarm), with_new_labels=True)
+                self._replace_state(replace(self.state_, alarm=alarm), with_new_labels=True)
 
     def _learn(self, rows: Any, late: NDArray[Any]) -> None:
         """Keep labelled rows of now, and learn from them if there are enough; labels of another type cannot be classes.
@@ -618,8 +618,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
 
     def _replace_state(self, state: AdaptationState, *, with_new_labels: bool = False) -> None:
         """Take up a state of the same round; what was read of the one before and is still true stays known."""
-        known = self.current().on(state, with_new_labels=with_new_labels)
-        self.state_, self._snapshot = state, known
+        known = self.current()
+        if with_new_labels and known.read is not None:
+            # Labels forget it: the history has it from now on, as it would after a save.
+            state = replace(state, rounds=state.rounds.noting(0, known.read))
+        self.state_, self._snapshot = state, known.on(state, with_new_labels=with_new_labels)
 
     def _read_since(self) -> Read | None:
         """Return what has been read since the last round, for the history."""

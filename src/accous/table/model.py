@@ -919,6 +919,7 @@ class TableModel(Lockable):
         ids: IntArray | None = None,
         position: IntArray | None = None,
         now: int | None = None,
+        is_due: bool = False,
     ) -> None:
         """Learn from labelled rows, or keep them until there are enough.
 
@@ -932,6 +933,8 @@ class TableModel(Lockable):
             By which the labels are found again, and the rows of the stream until each row.
         now : int, optional
             Rows of the stream until now.
+        is_due : bool, default=False
+            Whether to learn from however few, because others were taken back.
         """
         with self.lock():
             learning = self.model.state_.learning
@@ -946,7 +949,7 @@ class TableModel(Lockable):
             self._new_classes(values)
             self.model.keep_labels(features.X, values, position=position, ids=ids, now=now)
             self.label_rows |= dict(zip(ids.tolist(), rows, strict=True))
-            if self.model.state_.learning.is_due:
+            if is_due or self.model.state_.learning.is_due:
                 self._learn_again(now)
 
     def learn_all(self, rows: pl.DataFrame, *, start: int, step: int, now: int) -> None:
@@ -969,8 +972,7 @@ class TableModel(Lockable):
                 kept = dict(zip(learning.kept.ids.tolist(), learning.kept.truths.tolist(), strict=True))
             wanted = dict(zip(ids.tolist(), values.tolist(), strict=True))
             gone = [number for number, truth in kept.items() if number not in wanted or wanted[number] != truth]
-            if self.model.forget_labels_of(np.array(gone, dtype=np.int64), now):
-                self._learn_again(now)
+            is_due = self.model.forget_labels_of(np.array(gone, dtype=np.int64), now)
             still = kept.keys() - set(gone)
             if self.model.state_.learning is None:
                 self.encoder, still = replace(self.encoder, extra=()), set()
@@ -979,7 +981,9 @@ class TableModel(Lockable):
             if is_new.any():
                 new = rows.filter(pl.Series(is_new))
                 given = {"ids": ids[is_new], "position": (ids[is_new] - start) // step, "now": now}
-                self.learn(new["features"].to_list(), new["given"], **given)
+                self.learn(new["features"].to_list(), new["given"], **given, is_due=is_due)
+            elif is_due:
+                self._learn_again(now)
 
     def _learn_again(self, now: int) -> None:
         """Learn the categories of the kept rows, and refit on them."""
