@@ -1001,7 +1001,6 @@ class TableModel(Lockable):
         self, table: pl.DataFrame, labelled: LabelledRows, predictions: pl.DataFrame, key: str | None
     ) -> NDArray[Any]:
         new = match_frame(table, labelled, predictions, key)
-        new = new.filter(~self.model.is_before_joining(new["round"].to_numpy()))
         X, rows = None, new["row"].to_numpy()
         if not new.height:
             return rows
@@ -1029,8 +1028,8 @@ class TableModel(Lockable):
             losses = np.asarray(kind.losses(self.model, truths, found), dtype=np.float64)
             self.history.add_labels(rounds.to_numpy().astype(np.float64), losses)
 
-    def count_labels(self, rows: pl.DataFrame, *, is_late: bool = True) -> int:
-        """Measure with labels of predictions that a store remembers; return how many are about earlier models.
+    def count_labels(self, rows: pl.DataFrame, *, is_late: bool = True) -> None:
+        """Measure with labels of predictions that a store remembers.
 
         Parameters
         ----------
@@ -1040,15 +1039,10 @@ class TableModel(Lockable):
             Whether the labels came after their rounds.
         """
         with self.lock():
-            # A row that is learned from belongs to the round that it ends, and was predicted before that.
-            is_earlier = self.model.is_before_joining((rows["round"] - rows["learned"]).to_numpy())
-            new = rows.filter(~is_earlier)
-            if new.height:
-                features = features_from_json(new["features"], self.encoder)
-                X = None if features is None else features.X
-                asked = new["asked"].cast(pl.Float64).fill_null(np.nan).to_numpy()
-                self._measure(X, new["given"], new["predicted"], new["round"], is_late=is_late, asked=asked)
-        return int(is_earlier.sum())
+            features = features_from_json(rows["features"], self.encoder)
+            X = None if features is None else features.X
+            asked = rows["asked"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+            self._measure(X, rows["given"], rows["predicted"], rows["round"], is_late=is_late, asked=asked)
 
     def recount_labels(self, labelled: pl.DataFrame) -> None:
         """Measure anew with all labels of a store, in the order in which they came, as if there had been no others."""
