@@ -20,11 +20,10 @@ from accous.cli.demo import DARK, LIGHT, draw_race, make_stream, run_race
 from accous.core.ensemble import active_lengths, count_starting
 from accous.core.pool import N_SHAPES
 from accous.diagnostics.losses import effective_sample_size
-from accous.diagnostics.plots import plot_attribution, plot_history, plot_risk
 from accous.streams import GaussianStream, SquareShift
 from benchmarks import gallery
 from benchmarks.data import FloatArray
-from benchmarks.pages import IMAGES, Palette, kept, new_figure, save_pair, save_png, tidy
+from benchmarks.pages import IMAGES, Palette, new_figure, save_pair, save_png, tidy
 from benchmarks.pool import RegimeStream
 
 # --- the demo ---------------------------------------------------------------------------------------------------
@@ -272,75 +271,6 @@ def _mark_regimes(axes: Axes, stream: RegimeStream) -> None:
         axes.text((start + stop) / 2.0, 1.02, "ABC"[stream.parts[start]], ha="center", fontweight="bold")
 
 
-# --- trust --------------------------------------------------------------------------------------------------------
-
-COLUMNS = ("age", "income", "distance", "visits", "basket", "hour")
-
-
-def draw_trust() -> None:
-    """Draw the pictures of docs/trust.md, in the style of `accous.diagnostics.plots`."""
-    risk, history = draw_stream()
-    figures = {"risk": risk, "history": history, "columns": draw_columns(), "harm": draw_harm()}
-    for name, figure in figures.items():
-        figure.savefig(IMAGES / f"trust_{name}.png")
-
-
-def draw_stream() -> tuple[Any, Any]:
-    """Draw risk and history on a stream that jumps."""
-    stream = GaussianStream(SquareShift(period=300), n_rounds=1200, batch_size=2)
-    model = AdaptiveClassifier(standardize=False).fit(*stream.reference())
-    fixed = model.estimator_
-    looks = []
-    for batch in stream:
-        if batch.round % 10 == 0:
-            true = [stream.risk(each, batch.alpha) for each in (model.estimator_, fixed)]
-            looks.append((batch.round, model.sampling_risk(), *true, model.history_in_use_))
-        model.adapt(batch.X)
-    rounds, risks, adapted, of_fixed, history = (list(each) for each in zip(*looks, strict=True))
-    picture = plot_risk(rounds, risks, true_adapted=adapted, true_fixed=of_fixed)
-    return picture, plot_history(rounds, history, model.drift_events_)
-
-
-def draw_columns() -> Any:
-    """Draw the attribution over time: first one column moves, then another."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(1000, len(COLUMNS)))
-    y = (X[:, 0] + X[:, 1] + rng.normal(size=1000) > 0.0).astype(int)
-    model = AdaptiveClassifier(standardize=False).fit(X, y)
-    shares = []
-    for number in range(1, 901):
-        centre = np.zeros(len(COLUMNS))
-        centre[1] = 1.5 * (300 < number <= 600)
-        centre[4] = 1.5 * (number > 600)
-        model.adapt(rng.normal(centre, size=(2, len(COLUMNS))))
-        if number % 10 == 0:
-            shares.append(model.drift_attribution_)
-    figure = plot_attribution(np.array(shares), COLUMNS)
-    figure.axes[0].set_xlabel("time, in tens of rounds: income moves in 30 to 60, basket from 60 on")
-    return figure
-
-
-def draw_harm() -> Figure:
-    """Draw the points above the fixed model, without and with the safeguards."""
-    rows = kept("trust")["harm"]
-    figure = Figure(figsize=(8.0, 5.2), layout="constrained", dpi=120)
-    axes, places = figure.subplots(), np.arange(len(rows))
-    styles = (("always", "without the safeguards", "#D55E00", -0.15), ("auto", "with it", "#0072B2", 0.15))
-    for name, label, colour, offset in styles:
-        means, errors = ([row[key] for row in rows] for key in (name, f"{name}_standard_error"))
-        axes.errorbar(means, places + offset, xerr=errors, fmt="o", color=colour, label=label, markersize=4.0)
-    axes.axvline(0.0, color="black", linewidth=0.8)
-    data = [f"Gaussian, {row['n_reference']} rows" if row["data"] == "gauss" else row["data"] for row in rows]
-    shifts = ["standing still" if row["shift"] == "none" else row["shift"] for row in rows]
-    axes.set_yticks(places, [f"{name}: {shift}" for name, shift in zip(data, shifts, strict=True)])
-    axes.invert_yaxis()
-    axes.set_xlabel("points above the error of the fixed model, ± standard error over splits")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
-    axes.set_title("Without and with the safeguards", loc="left", fontweight="bold")
-    return figure
-
-
 # --- main ---------------------------------------------------------------------------------------------------------
 
 # Pictures by their names in docs/images: what draws them here, or the command that needs more than a minute.
@@ -349,7 +279,6 @@ FIGURES: dict[str, Callable[[], None] | str] = {
     "gallery-*.svg": gallery.draw,
     "method-*.svg": draw_method,
     "pool-*.png": draw_pool,
-    "trust_*.png": draw_trust,
     "results-theory-*.png": "python -m benchmarks.theory",
     "results-[!t]*.png": "python -m accous_bench.tables docs benchmarks/results",
     "speed.png": "python -m benchmarks.speed",
