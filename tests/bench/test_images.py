@@ -83,7 +83,6 @@ def test_stand_ins_are_named_and_have_the_same_classes() -> None:
     assert pair.notes[-1] == "Both pools have only the classes 1, 2, 3, 4, 5, 6, 8, 9."
 
 
-@needs_data
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """No data folder, an empty cache, and no network but this machine; gives the cache."""

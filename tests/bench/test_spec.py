@@ -64,7 +64,7 @@ def test_every_measurement_has_five_seeds_and_predicts_first(name: str) -> None:
         ('title = "Small"', "title = 3", 1, "title must be a text"),
         ("n_features = 3", "n_columns = 3", 11, "gaussian has no option 'n_columns'"),
         ("[options.gaussian]", "[options.gauss]", 9, "no data set 'gauss'"),
-        ("n_features = 3", "[parameters.Accous]\nspeed = 3", 12, "Accous has no parameter 'speed'"),
+        ("n_features = 3", "[parameters.accous]\nspeed = 3", 12, "accous has no parameter 'speed'"),
         ('"Squ"]', '"natural"]', 3, "gaussian has the shifts Lin, Squ, Sin, Ber, none, Squ16"),
         ("seeds = 2", "seeds = = 2", 7, "is not TOML"),
     ],
@@ -127,7 +127,7 @@ def test_a_part_of_the_grid_can_be_chosen(write_spec: WriteSpec) -> None:
     spec = read_spec(write_spec())
     part = spec.only(contenders=["accous"], seeds=[1])
     assert {(run.names["contender"], run.names["seed"]) for run in part.runs()} == {("accous", 1)}
-    with pytest.raises(ParameterError, match="has no contender 'KMM', only FIX, uLSIF, Accous, oracle"):
+    with pytest.raises(ParameterError, match="has no contender 'KMM', only FIX, uLSIF, accous, oracle"):
         spec.only(contenders=["KMM"])
 
 
@@ -139,7 +139,7 @@ def test_a_plugin_that_fails_is_named(write_spec: WriteSpec, tmp_path: Path) -> 
 
 def test_parameters_change_the_model_and_the_identity(write_spec: WriteSpec) -> None:
     plain = read_spec(write_spec()).only(contenders=["accous"]).runs()[0]
-    changed = read_spec(write_spec(("n_features = 3", "n_features = 3\n[parameters.Accous]\nratio__step_size = 2.0")))
+    changed = read_spec(write_spec(("n_features = 3", "n_features = 3\n[parameters.accous]\nratio__step_size = 2.0")))
     run = changed.only(contenders=["accous"]).runs()[0]
     assert run.model().ratio.step_size == 2.0
     assert run.identity() != plain.identity()

@@ -107,7 +107,7 @@ def test_on_a_terminal_there_is_a_bar_with_the_time_left(forks):
     assert "left" in text
 
 
-QUICK, ALL = "FIX,Accous,oracle", "FIX,DANN,KMM,KLIEP,uLSIF,LR,OLRE,Accous,oracle"
+QUICK, ALL = "FIX,accous,oracle", "FIX,DANN,KMM,KLIEP,uLSIF,LR,OLRE,accous,oracle"
 
 
 @pytest.mark.parametrize("names", [QUICK, pytest.param(ALL, marks=pytest.mark.slow)])

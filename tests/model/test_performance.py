@@ -247,6 +247,17 @@ def test_a_new_class_counts_as_an_error(model):
     assert model.performance().value > 0.99
 
 
+def test_a_new_class_that_was_predicted_is_right_and_another_is_wrong(model):
+    X, y = draw(3, 500)
+    model.adapt(X)
+    truth = np.where(np.arange(500) < 250, 7, y)
+    assert copy(model).observe(X, truth, predicted=truth).performance().value < 0.01
+    right = np.where(np.arange(500) < 100, 7, y)  # wrong for 150 rows of the new class
+    assert copy(model).observe(X, truth, predicted=right).performance().value == pytest.approx(0.3, abs=2e-3)
+    wrong = np.where(np.arange(500) < 400, 7, y)
+    assert copy(model).observe(X, truth, predicted=wrong).performance().value == pytest.approx(0.3, abs=2e-3)
+
+
 @pytest.mark.parametrize("probability", [0.0, 1.5, [0.5, 0.5]])
 def test_impossible_probabilities_are_refused(model, probability):
     X, y = draw(3, 5)
@@ -292,6 +303,21 @@ def test_blocks_without_labels_are_bet_on_once_the_status_was_read(model):
     assert watch.process.rounds == 6
     plain = play(model, 30, seed=3).state_.alarm.process.stakes
     assert max(plain) < 0.5  # on a standing stream the money dwindles
+
+
+def test_the_history_notes_what_was_read_after_a_round(model, tmp_path):
+    play(model, 3)
+    first = model.performance()
+    play(model, 2, seed=2)
+    status = model.status_
+    accous.save(model, tmp_path)
+    for one in (model, accous.load(tmp_path)):
+        history = one.history_
+        assert np.flatnonzero(history["value"].notna()).tolist() == [2, 4]
+        read = history.loc[3, ["value", "low", "high", "basis"]].tolist()
+        assert read == [first.value, first.low, first.high, "expected"]
+        assert history["state"].isna().tolist() == [True] * 4 + [False]
+        assert history["state"].iloc[-1] == status.state
 
 
 @pytest.mark.parametrize("kind", ["classes", "numbers"])

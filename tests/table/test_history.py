@@ -12,7 +12,7 @@ from accous import AdaptiveClassifier
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.trust import VERDICTS
-from accous.model.watching import NO_ROUNDS
+from accous.model.watching import NO_ROUNDS, Read
 from accous.streams import GaussianStream, SquareShift
 from accous.table import history as histories
 from accous.table.history import MOST_POINTS, History, is_chosen
@@ -241,16 +241,16 @@ def test_a_risk_that_was_read_late_is_noted_for_its_round():
         log = log.after(None, 3.0, 1, share=1.0, refit=False, drift=False, held=False)
         states.append(log)
     for number in (1, 32, 33, 64, 65, 69, 70):
-        noted = log.noting(70 - number, risk_of(0.25)).rows(None)[:, 6]
+        noted = log.noting(70 - number, Read(risk_of(0.25))).rows(None)[:, 6]
         assert np.flatnonzero(~np.isnan(noted)).tolist() == [number - 1]
         assert noted[number - 1] == 0.25
         at_once = NO_ROUNDS
         for each in range(1, 71):
-            risk = risk_of(0.25) if each == number + 1 else None
+            risk = Read(risk_of(0.25)) if each == number + 1 else None
             at_once = at_once.after(risk, 3.0, 1, share=1.0, refit=False, drift=False, held=False)
         if number < 70:
-            assert at_once.rows(None).tobytes() == log.noting(70 - number, risk_of(0.25)).rows(None).tobytes()
-    assert log.noting(70, risk_of(0.25)) is log
+            assert at_once.rows(None).tobytes() == log.noting(70 - number, Read(risk_of(0.25))).rows(None).tobytes()
+    assert log.noting(70, Read(risk_of(0.25))) is log
     assert all(np.isnan(state.rows(None)[:, 6]).all() for state in states)
 
 

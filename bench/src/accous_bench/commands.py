@@ -23,16 +23,22 @@ _SECONDS_BETWEEN_LINES = 20.0
 
 
 class _Progress:
-    """Prints now and then how many runs are finished."""
+    """A bar with the time left on a terminal; in a log file, a line now and then."""
 
     def __init__(self, n_runs: int, console: Console) -> None:
-        self._console, self._n_runs, self._last_word = console, n_runs, time.monotonic()
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._console, self._last_word = console, time.monotonic()
         self.n_finished = self._n_failed = 0
+        columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("left"))
+        self.bar = Progress(*columns, console=console, disable=console.quiet or not console.is_terminal)
+        self._task, self._n_runs = self.bar.add_task("runs", total=n_runs), n_runs
 
     def note(self, row: dict[str, Any]) -> None:
         self.n_finished += 1
         self._n_failed += row["status"] == "failed"
-        if time.monotonic() - self._last_word > _SECONDS_BETWEEN_LINES:
+        self.bar.advance(self._task)
+        if self.bar.disable and time.monotonic() - self._last_word > _SECONDS_BETWEEN_LINES:
             failures = f", {self._n_failed} failed" if self._n_failed else ""
             self._console.print(f"{self.n_finished} of {self._n_runs} runs finished{failures}")
             self._last_word = time.monotonic()
@@ -205,7 +211,8 @@ def _play(runs: list[Run], file: Path, jobs: int, remarks: Console, *, as_json: 
     remarks.print(f"{len(left)} of {len(runs)} runs to do, results in {file}", soft_wrap=True)
     progress = _Progress(len(left), remarks)
     try:
-        play_grid(left, file, n_jobs=jobs, on_row=progress.note)
+        with progress.bar:
+            play_grid(left, file, n_jobs=jobs, on_row=progress.note)
     except KeyboardInterrupt:
         remarks.print(
             f"Stopped: {progress.n_finished} of {len(left)} runs are finished and kept. Run it again to continue."

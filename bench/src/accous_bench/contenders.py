@@ -302,7 +302,8 @@ class DecidingLimit(Limit):
     def fit(self, X: Any, y: Any) -> Self:
         """Fit at every alpha of the grid, and take the exact risks of the fits under both parts."""
         super().fit(X, y)
-        stream, self._fits = self._known_stream(), []
+        stream = self._known_stream()
+        self._fits: list[LinearPredictor] = []
         for alpha in np.linspace(0.0, 1.0, 21):
             ratio = stream.reference_ratio(float(alpha))
             self._fits.append(self.erm_.fit(ratio / ratio.mean(), self._fits[-1] if self._fits else None))
@@ -347,11 +348,6 @@ class NewtonStepRatio(RatioEstimator):
         self.learner = learner
 
     @property
-    def max_ratio(self) -> float:
-        """Larger ratios are clipped to this value."""
-        return 100.0 if self.learner is None else self.learner.max_ratio
-
-    @property
     def reference_ratio_(self) -> FloatArray:
         """Ratio of every reference row under the last batch; ones before the first."""
         return self.learner_.reference_ratio_
@@ -359,6 +355,7 @@ class NewtonStepRatio(RatioEstimator):
     def _start(self, X: Any) -> None:
         self.start_ = clone(self.learner or SingleLearnerRatio()).fit(X)
         self.learner_, self.n_rounds_ = self.start_, 0
+        self.max_ratio = self.start_.max_ratio
 
     def _play(self, X: Any) -> None:
         # Learners replace what they know, so the one at the start stays as it is.

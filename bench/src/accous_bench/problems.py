@@ -88,8 +88,9 @@ class Setting:
     def path(self, period: int | None = None) -> Shift:
         """Return how alpha moves; a period that is given is that of Squ and Sin."""
         assert self.moves is not None
-        is_periodic = period is not None and isinstance(self.moves, SquareShift | SineShift)
-        return replace(self.moves, period=period) if is_periodic else self.moves
+        if period is None or not isinstance(self.moves, SquareShift | SineShift):
+            return self.moves
+        return replace(self.moves, period=period)
 
 
 @dataclass(frozen=True)

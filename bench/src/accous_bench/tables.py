@@ -519,8 +519,10 @@ def _origin(aggregates: Aggregates) -> Iterator[str]:
 
 HEADLINE = ("table3", "table1", "table2", "images", "images_tuned")
 _SHOWN = re.compile(
-    r"comparison-gaussian-1000|drift|regret-.*|switches-.*|weights-.*squ64.*|(comparison|risk)-.*-labels-.*"
+    r"table3/comparison-gaussian-1000|natural/drift|regret/regret-.*|figures/switches-.*|weights/weights-.*squ64.*|"
+    r"label_shift/comparison-.*"
 )
+"""The figures that pages show, by spec and name."""
 
 
 def write_pages(docs: Path, results: Path, *, has_figures: bool = True) -> list[Path]:
@@ -557,7 +559,7 @@ def _write_spec_page(docs: Path, source: Path, *, has_figures: bool) -> Path:
     from accous_bench.figures import drawing, possible_figures
 
     for name, caption, draw in possible_figures(aggregates):
-        if _SHOWN.fullmatch(name):
+        if _SHOWN.fullmatch(f"{spec.name}/{name}"):
             parts.append(f"![{_escaped(caption)}](../images/results-{name}.png)")
             if has_figures:
                 (docs / "images" / f"results-{name}.png").write_bytes(drawing(draw, name).png)

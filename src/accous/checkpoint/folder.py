@@ -17,6 +17,7 @@ import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
 
+from accous.arrays import from_plain, to_plain
 from accous.checkpoint.codecs import (
     array_from_plain,
     array_to_plain,
@@ -45,6 +46,7 @@ from accous.checkpoint.files import (
 )
 from accous.exceptions import CheckpointError
 from accous.model.estimators import AdaptiveEstimator
+from accous.model.learning import Learning
 from accous.ratio.base import RatioEstimator
 from accous.threads import one_blas_thread
 from accous.validation import require_learned
@@ -315,7 +317,25 @@ def state_to_plain(model: Any) -> dict[str, Any]:
     plain: dict[str, Any] = {"model": model.state_to_plain()}
     if isinstance(model, AdaptiveEstimator):
         plain["ratio"] = model.ratio_.state_to_plain()
+        plain["learning"] = _learning_to_plain(model.state_.learning)
     return plain
+
+
+def _learning_to_plain(learning: Learning | None) -> dict[str, Any] | None:
+    """Return what was learned from labels; the predictor is fitted again from the rows."""
+    if learning is None:
+        return None
+    plain: dict[str, Any] = to_plain(learning)
+    kept = learning.kept
+    plain["kept"] |= {"rows": rows_to_plain(kept.rows), "truths": array_to_plain(kept.truths, "y")}
+    return plain
+
+
+def _learning_from_plain(plain: dict[str, Any]) -> Learning:
+    kept = plain["kept"]
+    kept = kept | {"rows": rows_from_plain(kept["rows"]), "truths": array_from_plain(kept["truths"])}
+    learning: Learning = from_plain(Learning, plain | {"kept": kept})
+    return learning
 
 
 def restore(description: dict[str, Any], foreign: dict[str, Any], fixed: dict[str, Any], state: dict[str, Any]) -> Any:
@@ -336,6 +356,8 @@ def restore(description: dict[str, Any], foreign: dict[str, Any], fixed: dict[st
         model.base_weight_ = fixed["base_weight"]
         model.verification_from_plain(fixed["verification"])
         model.state_from_plain(state["model"], ratio)
+        if state["learning"] is not None:
+            model.restore_learning(_learning_from_plain(state["learning"]))
     return model
 
 

@@ -93,7 +93,7 @@ def effective_sample_size(weights: FloatArray) -> float:
     Examples
     --------
     >>> import numpy as np
-    >>>     >>> effective_sample_size(np.array([1.0, 1.0, 0.0, 0.0]))
+    >>> effective_sample_size(np.array([1.0, 1.0, 0.0, 0.0]))
     2.0
     """
     return float(effective_rows(np.ascontiguousarray(weights, dtype=np.float64)))

@@ -48,6 +48,21 @@ from accous.model.heldout import (
     split_rows,
 )
 from accous.model.labels import is_before_joining, judge_late_rows, on_new_reference, rows_to_keep, with_labels
+from accous.model.learning import (
+    Fitted,
+    Learning,
+    LearningEvent,
+    as_wide,
+    choose_share,
+    draw_rows,
+    is_drawn,
+    judge_labels,
+    latest,
+    mean_errors,
+    spread_of,
+    start_learning,
+    weights_to_fit,
+)
 from accous.model.order import Order, OrderKind
 from accous.model.pair import AUTO, LinearAndTrees, PairErm, PairOfClassifiers, PairRecipe, hold_out_both, make_trees
 from accous.model.performance import Drift, alarm_from_plain, labelled_from_plain, read_labelled
@@ -87,7 +102,7 @@ from accous.model.tasks import (
     read_targets,
     warn_of_traps,
 )
-from accous.model.watching import ReferenceCover
+from accous.model.watching import Read, ReferenceCover
 from accous.parameters import require_choice, require_integer, require_number, require_share
 from accous.ratio.base import RatioEstimator, ratios_of_reference, unchanged_on_failure
 from accous.ratio.online import NoShift, OnlineDensityRatio
@@ -307,12 +322,14 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
                 predicted = self._predicted("predict", rows)
             if (self.refit, self.adaptation) != self.rules_.chosen:
                 self._take_up_parameters()
+            if self._is_wide(rows):
+                rows, X_batch = self._narrow(rows), self._narrow(X_batch)
             before, known = self.state_, attributes.get("_snapshot")
-            risk, alarm = None, None
+            read, alarm = None, None
             if known is not None and known.state is before:
-                risk, alarm = known.known_risk, known.known_alarm
+                read, alarm = known.read, known.known_alarm
             with nullcontext() if self.rules_.limits_blas else one_blas_thread():
-                after = self.state_ = run_round(self.rules_, before, rows, X_batch, n_rows, risk, alarm)
+                after = self.state_ = run_round(self.rules_, before, rows, X_batch, n_rows, read, alarm)
             attributes.pop("_snapshot", None)  # it would keep the state before alive
         if (
             after.watch.log is not before.watch.log
@@ -335,7 +352,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
 
     def predict_by(self, predictor: Any, X: Any) -> NDArray[Any]:
         """Predict with a predictor that this model has made."""
-        rows = self._read(X, reset=False, min_rows=0)
+        rows = self._narrow(self._read(X, reset=False, min_rows=0))
         with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
             return np.asarray(predictor.predict(rows)) if count_rows(rows) else self.task_.none
 
@@ -365,6 +382,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
 
         The labels are measured before anything is learned from them. A class that the reference does not have counts as
         an error of both models and is counted by name.
+        Then the model learns from them. Its predictor is refitted on the reference and the labels, where the past
+        fades, whenever 25 labels are new, or a tenth of those before, at most 100. It predicts together with the one
+        that knows no labels; the share of each depends on how well it predicted the labels before it learned from them.
+        Rows count half as much after 8,000 rows of the stream, the reference after 2,000; the latest 5,000 labels are
+        kept. New classes become classes. ``learned_`` says what each refit changed.
 
         Parameters
         ----------
@@ -409,10 +431,15 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             return self
         given = {"predicted": predicted, "predicted_fixed": predicted_fixed, "estimated": estimated}
         # The whole comparison: rows that join meanwhile would change the reference in the middle of it.
-        with self.lock():
-            judged = judge_late_rows(self.current(), X, rows, late, intervals=intervals, **given)
-            self._measure(rows, late, predicted, probability, rounds)
+        with self.lock(), unchanged_on_failure(self):
+            if predicted is None and self._is_wide(rows):
+                given["predicted"] = self._predicted("predict", rows)
+            narrow = self._narrow(X), self._narrow(rows)
+            judged = judge_late_rows(self.current(), *narrow, late, intervals=intervals, **given)
+            self._measure(narrow[1], late, given["predicted"], probability, rounds)
             self.add_judged_rows(judged, rounds)
+            if learn and rows is not None:
+                self._learn(rows, late)
         return self
 
     def _measure(self, rows: Any, late: LateTruths, predicted: Any, probability: Any, rounds: Any) -> None:
@@ -443,6 +470,140 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def _as_kept(self, rows: Any) -> Any:
         """Return rows as recent ones are kept: without missing numbers, if the predictor reads numbers."""
         return Bounds.of(self.reference_).filled(rows) if self._has_numbers and self._takes_missing else rows
+
+    def _learn(self, rows: Any, late: LateTruths) -> None:
+        """Keep labelled rows of now, and learn from them if there are enough; labels of another type cannot be classes.
+
+        The lock is held.
+        """
+        usable = np.flatnonzero(self.task_.can_be_classes(late.values))
+        if not len(usable):
+            return
+        y = [late.values[row] for row in usable.tolist()]
+        rows, n_rows, learning = _take(rows, usable), len(usable), self.state_.learning
+        n_seen = 0 if learning is None else learning.n_seen
+        # Without rounds, the labels are all that is known of the stream.
+        now = max(self.state_.n_rows, n_seen + n_rows)
+        truths = self.task_.joined_by(y, n_rows, type(self).__name__).truths[len(self.task_) :]
+        position, ids = np.full(n_rows, now, dtype=np.int64), n_seen + np.arange(n_rows, dtype=np.int64)
+        self.keep_labels(rows, truths, position=position, ids=ids, now=now)
+        if self.state_.learning.is_due:
+            self.learn_from_kept(now)
+
+    def keep_labels(self, rows: Any, truths: NDArray[Any], *, position: IntArray, ids: IntArray, now: int) -> None:
+        """Keep labelled rows, with what is predicted for them before they are learned from.
+
+        Parameters
+        ----------
+        rows : array or frame of shape (n_rows, n_features)
+            As the predictor reads them.
+        truths : array of shape (n_rows,)
+            Their labels, of the type of the reference's.
+        position : array of shape (n_rows,)
+            Rows of the stream until each of them.
+        ids : array of shape (n_rows,)
+            By which they are found again.
+        now : int
+            Rows of the stream.
+        """
+        current = self.current()
+        fixed, mixed, has_classes = current.label_free, current.predictor, isinstance(self.task_, ClassTask)
+        with one_blas_thread(), naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
+            new = judge_labels(rows, truths, fixed, mixed, position=position, ids=ids, has_classes=has_classes)
+        learning = self.state_.learning or start_learning(rows, self.task_)
+        self._replace_learning(learning.after(new, now, spread_of(self.task_)))
+
+    def learn_from_kept(self, now: int, *, rows: Any = None) -> None:
+        """Refit the predictor on the reference and all kept labels.
+
+        Parameters
+        ----------
+        now : int
+            Rows of the stream.
+        rows : array of shape (n_labels, n_columns), optional
+            The kept rows with other columns: those of the reference, and some that it has not.
+        """
+        learning, has_classes = self.state_.learning, isinstance(self.task_, ClassTask)
+        if rows is not None:
+            width = None if rows.shape[1] == self.n_features_in_ else rows.shape[1]
+            learning = replace(learning, kept=replace(learning.kept, rows=rows), width=width)
+        learning = latest(learning)
+        kept, errors, share = learning.kept, mean_errors(learning.kept), None
+        n_new = int(len(kept) - kept.is_learned.sum())
+        if self._pair is not None:
+            is_enough = len(self.task_) + len(kept) >= FEWEST_ROWS_OF_TREES
+            share = choose_share(self.combination_, kept, now, has_classes=has_classes) if is_enough else 0.0
+        kept = replace(kept, is_learned=np.ones(len(kept), dtype=bool))
+        learning = replace(learning, kept=kept, now=now, share=share)
+        fitted = Fitted(lambda: self._fit_learned(learning))
+        _ = fitted.predictor  # now, so that whoever predicts does not wait
+        learned = replace(learning, fitted=fitted).weighed(now, spread_of(self.task_))
+        event = LearningEvent(self.n_rounds_, now, len(kept), n_new, *errors, learned.weight, share)
+        self._replace_learning(learned.with_event(event))
+        LOGGER.info("Round %d: learned from %d labels, %d of them new.", self.n_rounds_, event.n_labels, event.n_new)
+
+    def forget_labels_of(self, ids: IntArray, now: int) -> bool:
+        """Forget some of the kept labels; return whether the others have to be learned again."""
+        learning = self.state_.learning
+        if learning is None or not np.isin(learning.kept.ids, ids).any():
+            return False
+        self._replace_learning(learning.without(ids, now, spread_of(self.task_)))
+        return bool(self.state_.learning.fitted is not None)
+
+    def _replace_learning(self, learning: Learning | None) -> None:
+        self.state_ = replace(self.state_, learning=learning)
+        vars(self).pop("_snapshot", None)
+
+    def restore_learning(self, learning: Learning) -> None:
+        """Take up what was learned from labels from a file; the predictor is fitted when it is first used."""
+        if learning.weight > 0.0:
+            learning = replace(learning, fitted=Fitted(lambda: self._fit_learned(learning)))
+        self._replace_learning(learning)
+
+    def _fit_learned(self, learning: Learning) -> Any:
+        """Fit the predictor on the reference and on labels."""
+        kept = learning.kept.part(np.flatnonzero(learning.kept.is_learned))
+        reference = self.reference_ if learning.width is None else as_wide(self.reference_, learning.width)
+        rows = append_rows(reference, kept.rows)
+        task = self.task_.joined_by(kept.truths, len(kept), type(self).__name__)
+        weights = weights_to_fit(kept, learning.now, self.base_weight_, self.task_)
+        with one_blas_thread():
+            if self._pair is None or learning.share is None:
+                return self._recipe(rows, weights).on(rows, task).fit(weights, None)
+            chosen = replace(self.combination_, share=learning.share, errors=(), losses=())
+            # Both parts, also if one has no weight now: labels to come decide again.
+            both = chosen if learning.share == 0.0 and len(task) < FEWEST_ROWS_OF_TREES else replace(chosen, share=0.5)
+            recipe = self._pair_recipe(self._pair, both, rows, weights, keeps_splits=False)
+            return replace(recipe.on(rows, task).fit(weights, None), combination=chosen)
+
+    def ask(self, X: Any, n: float) -> tuple[IntArray, FloatArray]:
+        """Choose rows to label at random; pass their labels to ``observe`` with the probabilities.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n_rows, n_features)
+            Rows of the stream; call it before ``adapt``.
+        n : int or float
+            How many rows. A number below 1 is a share: then each row is drawn by ``random_state`` and its number in
+            the stream alone, so that it makes no difference how the stream is cut into batches.
+
+        Returns
+        -------
+        indices : array of shape (n_chosen,)
+            Rows of X, in their order.
+        probabilities : array of shape (n_chosen,)
+            With which each of them was chosen.
+        """
+        self._require_fitted("state_")
+        n_rows, first = count_rows(X), self.state_.n_rows
+        seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
+        if isinstance(n, Integral) and not isinstance(n, bool):
+            require_integer("n", n, at_least=1)
+            chosen = draw_rows(n_rows, int(n), seed, first)
+            return chosen, np.full(len(chosen), len(chosen) / max(1, n_rows))
+        require_share("n", n)
+        chosen = np.flatnonzero(is_drawn(first + np.arange(n_rows, dtype=np.int64), float(n), seed))
+        return chosen, np.full(len(chosen), float(n))
 
     def is_before_joining(self, rounds: Any) -> BoolArray:
         """Return which rows were predicted before rows last joined the reference; none if none joined.
@@ -483,7 +644,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         risk : RiskEstimate
         """
         with self.lock():
-            rounds = self.state_.rounds.noting(self.state_.n_rounds - number, risk)
+            rounds = self.state_.rounds.noting(self.state_.n_rounds - number, Read(risk))
             self._replace_state(replace(self.state_, rounds=rounds))
 
     def extend(
@@ -643,10 +804,10 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         known = self.current().on(state, with_new_labels=with_new_labels)
         self.state_, self._snapshot = state, known
 
-    def _known_risk(self) -> RiskEstimate | None:
-        """Return the estimated error if it has been read since the last round, for the history."""
+    def _read_since(self) -> Read | None:
+        """Return what has been read since the last round, for the history."""
         known: Snapshot | None = vars(self).get("_snapshot")
-        return None if known is None or known.state is not self.state_ else known.known_risk
+        return None if known is None or known.state is not self.state_ else known.read
 
     def performance(self, metric: str | None = None, *, by: str | None = None) -> Any:
         """Return how good the model is on recent rows: expected from the inputs, or confirmed by labels.
@@ -770,7 +931,14 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """The predictor in use."""
         # Not from the snapshot, which would be kept: `predict` changes nothing, not even that.
         state = self.state_
+        if state.learning is not None:
+            return Snapshot(self.rules_, state).predictor
         return self.fixed_.estimator if state.safeguards.veto.is_held else state.estimator
+
+    @property
+    def learned_(self) -> tuple[LearningEvent, ...]:
+        """The last hundred refits on labels, with the errors before each."""
+        return self.current().learned
 
     @property
     def ratio_(self) -> Any:
@@ -841,8 +1009,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         kept: dict[str, Any] = super().__getstate__()
         if known is not None and known.state is kept["state_"]:
             kept["state_"] = self._with_alarm(known.state)
-            if known.known_risk is not None:
-                kept["state_"] = replace(kept["state_"], rounds=known.state.rounds.noting(0, known.known_risk))
+            if known.read is not None:
+                kept["state_"] = replace(kept["state_"], rounds=known.state.rounds.noting(0, known.read))
         return kept
 
     def _with_alarm(self, state: AdaptationState) -> AdaptationState:
@@ -857,11 +1025,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """Return the learned state without reference, labels and ratio, as nested dicts of arrays and numbers."""
         state = self._with_alarm(self.state_)
         if self.estimator is None:
-            return state_to_plain(state, self.fixed_.estimator, self._known_risk())
+            return state_to_plain(state, self.fixed_.estimator, self._read_since())
         own = {self._errors_name: self.fixed_.known_errors, "rounds_between_refits": self.rounds_between_refits_}
         if self._pair is not None:
             own["linear"] = [linear_to_plain(each.linear) for each in (self.state_.estimator, self.fixed_.estimator)]
-        return state_to_plain(state, None, self._known_risk()) | own
+        return state_to_plain(state, None, self._read_since()) | own
 
     def state_from_plain(self, plain: dict[str, Any], ratio: RatioEstimator) -> None:
         """Restore the state that ``state_to_plain`` returned; a user's estimator is refitted with its last weights."""
@@ -992,19 +1160,21 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             rounds_between_refits=self.rounds_between_refits_,
         )
 
-    def _recipe(self) -> ErmRecipe:
-        pair = self._pair
+    def _recipe(self, rows: Any = None, weights: Any = None) -> ErmRecipe:
+        """Return how to fit the predictor; given rows and weights, how to fit it once, on those."""
+        pair, keeps_splits = self._pair, self.refit == "auto" and rows is None
+        rows, weights = (self.reference_, self.base_weight_) if rows is None else (rows, weights)
         if pair is not None:
-            return self._pair_recipe(pair, self.combination_)
+            return self._pair_recipe(pair, self.combination_, rows, weights, keeps_splits=keeps_splits)
         if self.estimator is not None:
-            return EstimatorRecipe(self.estimator, keeps_splits=self.refit == "auto")
-        return self._own_recipe(deviations_of_columns(self.reference_, self.base_weight_) if self.standardize else None)
+            return EstimatorRecipe(self.estimator, keeps_splits=keeps_splits)
+        return self._own_recipe(deviations_of_columns(rows, weights) if self.standardize else None)
 
-    def _pair_recipe(self, pair: LinearAndTrees, combination: Combination) -> PairRecipe:
-        scales = None
-        if self.standardize:
-            scales = deviations_of_columns(Bounds.of(self.reference_).clipped(self.reference_), self.base_weight_)
-        trees = EstimatorRecipe(pair.trees, keeps_splits=self.refit == "auto", n_folds=_FOLDS_OF_PAIR)
+    def _pair_recipe(
+        self, pair: LinearAndTrees, combination: Combination, rows: Any, weights: FloatArray, *, keeps_splits: bool
+    ) -> PairRecipe:
+        scales = deviations_of_columns(Bounds.of(rows).clipped(rows), weights) if self.standardize else None
+        trees = EstimatorRecipe(pair.trees, keeps_splits=keeps_splits, n_folds=_FOLDS_OF_PAIR)
         return PairRecipe(self._own_recipe(scales), trees, combination)
 
     def _read_measures(self) -> None:
@@ -1035,7 +1205,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         split = split_rows(self.task_.strata, time_order)
         if combination is not None or len(self.task_) < FEWEST_ROWS_OF_TREES:
             return None
-        recipe = self._pair_recipe(pair, self.combination_)
+        given = self.reference_, self.base_weight_
+        recipe = self._pair_recipe(pair, self.combination_, *given, keeps_splits=self.refit == "auto")
         linear, trees = hold_out_both(recipe, self.reference_, self.task_, self.base_weight_, split, on_progress)
         self.combination_ = combine(self.task_, split, linear, trees, self.base_weight_)
         answers = self.combination_.mixed(linear, trees)
@@ -1122,7 +1293,21 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         names = getattr(self, "feature_names_in_", None)
         return [f"x{column}" for column in range(self.n_features_in_)] if names is None else list(map(str, names))
 
+    def _is_wide(self, rows: Any) -> bool:
+        """Whether rows have columns that only the predictor that learned from labels reads."""
+        state = vars(self).get("state_")
+        if state is None or state.learning is None or state.learning.width is None:
+            return False
+        return isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.shape[1] > self.n_features_in_
+
+    def _narrow(self, rows: Any) -> Any:
+        """Return rows with the columns of the reference alone."""
+        return rows[:, : self.n_features_in_] if self._is_wide(rows) else rows
+
     def _read(self, X: Any, *, reset: bool, min_rows: int = 1) -> Any:
+        if not reset and self._is_wide(X):
+            rows = self._read(self._narrow(X), reset=False, min_rows=min_rows)
+            return np.concatenate((rows, X[:, self.n_features_in_ :]), axis=1)
         if self.estimator is None:
             return read_rows(self, X, reset=reset, min_rows=min_rows)
         if self._has_numbers:
@@ -1302,8 +1487,9 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
     history_ : pandas.DataFrame
         One row for each of the last 10,000 rounds: ``rows`` of the batch, ``effective_rows`` of the reference,
         ``share`` of the ratio in use, whether the round made a ``refit``, whether it detected a ``drift``, and whether
-        the ``adapted`` model predicts after it. ``estimated_error`` and the ends of its interval are known only for
-        rounds after which you read ``risk_``: no round computes it by itself.
+        the ``adapted`` model predicts after it. ``value``, ``low``, ``high`` and ``basis`` of the model's metric and
+        its ``state`` are known only for rounds after which you read ``performance`` or ``status_``, and
+        ``estimated_error`` with its interval after you read ``risk_``: no round computes them by itself.
     history_in_use_ : float
         Mean interval length of the learners in use, in rounds.
     n_features_in_, feature_names_in_
@@ -1400,8 +1586,11 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """The classes, sorted."""
-        return self.task_.classes
+        """The classes, sorted; those of labels that were learned from are among them."""
+        learning = self.state_.learning if "state_" in vars(self) else None
+        if learning is None or learning.fitted is None:
+            return self.task_.classes
+        return np.union1d(self.task_.classes, learning.kept.truths[learning.kept.is_learned])
 
     @property
     def labels_(self) -> IntArray:
@@ -1461,8 +1650,9 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
             scores = current.scores
             with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
                 row_scores = 1.0 - np.asarray(predictor.predict_proba(rows), dtype=np.float64)
-                predicted = self.task_.answers(predictor.predict(rows))
-            sets = conformal_sets(scores, current.state.weights, row_scores, current.row_weights(X), float(alpha))
+                predicted = np.searchsorted(self.classes_, predictor.predict(rows))
+            weights = current.row_weights(self._narrow(X))
+            sets = conformal_sets(scores, current.state.weights, row_scores, weights, float(alpha))
         # Where the model is right more often than asked for, the limit may exclude every class. A set without any
         # answers nothing, and one class more can only raise the coverage.
         sets[np.arange(len(sets)), predicted] = True
@@ -1636,7 +1826,7 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
             with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
                 predicted = self.task_.answers(current.predictor.predict(rows))
             ends = conformal_intervals(
-                residuals, current.state.weights, predicted, current.row_weights(X), float(alpha)
+                residuals, current.state.weights, predicted, current.row_weights(self._narrow(X)), float(alpha)
             )
         return np.stack(ends, axis=1)
 

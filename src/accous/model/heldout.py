@@ -30,6 +30,7 @@ from accous.model.tasks import ClassTask, Task
 from accous.model.watching import ReferenceCover
 from accous.parameters import require_number
 from accous.threads import one_blas_thread
+from accous.validation import count_rows
 
 # --- Which rows are held out, and what is predicted for them
 
@@ -102,14 +103,21 @@ def _folds(strata: IntArray, seed: int) -> IntArray:
 
 
 def answers_of(predictor: Any, rows: Any, classes: NDArray[Any] | None) -> FloatArray:
-    """Return numbers, or probabilities with a column for each of the classes, also for those it has not seen."""
+    """Return numbers, or probabilities with a column for each of the classes.
+
+    There is one also for a class that the predictor does not know, and none for one that only the predictor knows.
+    """
     if classes is None:
         return np.asarray(predictor.predict(rows), dtype=np.float64)
-    found = np.zeros((len(rows), len(classes)))
+    found = np.zeros((count_rows(rows), len(classes)))
     if hasattr(predictor, "predict_proba"):
-        found[:, np.searchsorted(classes, predictor.classes_)] = predictor.predict_proba(rows)
+        shares = np.asarray(predictor.predict_proba(rows), dtype=np.float64)
+        is_known = np.isin(predictor.classes_, classes)
+        found[:, np.searchsorted(classes, predictor.classes_[is_known])] = shares[:, is_known]
     else:
-        found[np.arange(len(rows)), np.searchsorted(classes, predictor.predict(rows))] = 1.0
+        predicted = np.asarray(predictor.predict(rows))
+        known = np.flatnonzero(np.isin(predicted, classes))
+        found[known, np.searchsorted(classes, predicted[known])] = 1.0
     return found
 
 
@@ -329,7 +337,8 @@ class HeldOutReference:
 
 # With fewer rows, trees have too few for their leaves, and held-out rows say little.
 FEWEST_ROWS_OF_TREES = 500
-_SHARES = np.linspace(0.0, 1.0, 21)
+SHARES = np.linspace(0.0, 1.0, 21)
+"""Weights of the trees that are tried."""
 _TEMPERATURES = np.geomspace(0.5, 4.0, 25)
 _SMALLEST = 1e-6  # of a probability: a single sure miss must not decide
 # So many rows with a well calibrated answer count on the side of leaving probabilities as they are.
@@ -349,11 +358,14 @@ class Combination:
     errors : tuple of float
         Held-out errors of the linear predictor, of the trees and of both together, or mean absolute errors of numbers;
         empty if nothing was held out.
+    losses : tuple of float
+        Sums of the held-out losses with each of `SHARES`; empty if nothing was held out.
     """
 
     share: float = 0.5
     temperature: float = 1.0
     errors: tuple[float, ...] = ()
+    losses: tuple[float, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return weights and held-out errors of both, ready for JSON."""
@@ -396,19 +408,24 @@ def combine(task: Task, split: Split, linear: FloatArray, trees: FloatArray, wei
     weights = weights[rows]
     if not weights.any():
         return Combination()
-    losses = np.stack([_losses((1.0 - share) * linear + share * trees, truths) for share in _SHARES])
+    losses = np.stack([_losses((1.0 - share) * linear + share * trees, truths) for share in SHARES])
     share = _choose_share(losses, weights, np.repeat(np.arange(len(split)), [len(rest) for _, rest in split]))
     both = Combination(share).mixed(linear, trees)
     temperature = 1.0 if both.ndim == 1 else _choose_temperature(both, truths, weights)
     errors = (float(np.average(_errors(each, truths), weights=weights)) for each in (linear, trees, both))
-    return Combination(share, temperature, tuple(errors))
+    return Combination(share, temperature, tuple(errors), tuple((losses @ weights).tolist()))
 
 
 def _losses(answers: FloatArray, truths: NDArray[Any]) -> FloatArray:
     """Return log losses of probabilities, or absolute errors of numbers."""
     if answers.ndim == 1:
-        return np.abs(answers - truths)
-    return -np.log(np.maximum(answers[np.arange(len(truths)), truths], _SMALLEST))
+        return losses_of_truths(answers, truths)
+    return losses_of_truths(answers[np.arange(len(truths)), truths], None)
+
+
+def losses_of_truths(answers: FloatArray, truths: NDArray[Any] | None) -> FloatArray:
+    """Return absolute errors of numbers, or, without truths, log losses of the probabilities of the true classes."""
+    return -np.log(np.maximum(answers, _SMALLEST)) if truths is None else np.abs(answers - truths)
 
 
 def _errors(answers: FloatArray, truths: NDArray[Any]) -> FloatArray:
@@ -422,7 +439,7 @@ def _choose_share(losses: FloatArray, weights: FloatArray, block: IntArray) -> f
     leads = [float(weights[block == each] @ ends[block == each]) for each in np.unique(block)]
     if min(leads) <= 0.0 <= max(leads):
         return 0.5
-    return float(_SHARES[int((losses @ weights).argmin())])
+    return float(SHARES[int((losses @ weights).argmin())])
 
 
 def _choose_temperature(probabilities: FloatArray, truths: IntArray, weights: FloatArray) -> float:

@@ -22,15 +22,15 @@ from accous.validation import Bounds
 AUTO = "auto"
 
 
-def make_trees(kind: str, seed: int, categories: list[bool] | None = None) -> Any:
+def make_trees(kind: str, seed: int, categories: list[int] | None = None) -> Any:
     """Make unfitted boosted trees.
 
     Parameters
     ----------
     kind : {"classifier", "regressor"}
     seed : int
-    categories : list of bool, optional
-        Which columns hold codes of categories.
+    categories : list of int, optional
+        The columns that hold codes of categories.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 

@@ -17,7 +17,7 @@ from accous.diagnostics.metrics import one_hot
 from accous.diagnostics.performance import Labels, Predictions, label_weights
 from accous.diagnostics.status import Status, text_of
 from accous.exceptions import DataError
-from accous.model.tasks import ClassTask, LateTruths, Task, read_known_labels, read_numbers
+from accous.model.tasks import ClassTask, LateTruths, Task, read_numbers, read_predictions
 from accous.model.watching import MAX_BYTES, RecentRows
 from accous.threads import one_blas_thread
 
@@ -137,19 +137,19 @@ def read_labelled(
     task, measures, n = rules.task, rules.measures, len(late.values)
     made = None if rows is None else measures.made_by(predictor, rows)
     if isinstance(task, ClassTask):
-        numbers = {each: number for number, each in enumerate(task.classes.tolist())}
-        y: NDArray[Any] = np.array([numbers.get(each, UNSEEN) for each in late.values], dtype=np.int64)
-        if predicted is not None:
-            then = read_known_labels(predicted, n, task.classes)
-            shares = one_hot(then, len(numbers)) if made is None else made.probabilities
-            made = Predictions(then, shares)
+        knows_more = rows is not None and len(getattr(predictor, "classes_", ())) > len(task.classes)
+        then = predictor.predict(rows) if predicted is None and knows_more else predicted
+        found = None if then is None else read_predictions(then, n, "predicted")
+        y, made = _class_numbers(task, late.values, found, made)
     else:
         y = np.asarray(late.values, dtype=np.float64)
         if predicted is not None:
             made = Predictions(read_numbers(predicted, n, name="predicted"))
     assert made is not None
     width = rules.cover.numbers.shape[1] if rules.takes_numbers and rules.cover.numbers is not None else 0
-    kept = np.full((n, width), np.nan) if rows is None or not width else np.array(rows, dtype=np.float64)
+    kept = np.full((n, width), np.nan)
+    if rows is not None and width:
+        kept[:] = rows[:, :width]  # a predictor that learned from labels may read more columns
     return LabelledRows(
         y,
         np.asarray(made.predicted),
@@ -158,6 +158,24 @@ def read_labelled(
         np.full(n, n_rows, dtype=np.int64),
         kept,
     )
+
+
+def _class_numbers(
+    task: ClassTask, labels: Any, predicted: list[Any] | None, made: Predictions | None
+) -> tuple[NDArray[Any], Predictions]:
+    """Return numbers of true and predicted classes; of those that the reference does not have, whether they agree."""
+    numbers = {each: number for number, each in enumerate(task.classes.tolist())}
+    y = np.array([numbers.get(each, UNSEEN) for each in labels], dtype=np.int64)
+    if predicted is None:
+        assert made is not None
+        return y, made
+    then = np.array([numbers.get(each, UNSEEN) for each in predicted], dtype=np.int64)
+    is_new = then == UNSEEN
+    is_right = np.array([one == other for one, other in zip(predicted, labels, strict=True)], dtype=bool)
+    then = np.where(is_new, 0 if made is None else made.predicted, then)
+    y = np.where(is_new & is_right, then, np.where(is_new & (y == then), UNSEEN, y))
+    shares = one_hot(then, len(numbers)) if made is None else made.probabilities
+    return y, Predictions(then, shares)
 
 
 def _read_probability(probability: Any, n: int) -> FloatArray:

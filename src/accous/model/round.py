@@ -37,6 +37,7 @@ from accous.model.tasks import Task
 from accous.model.watching import (
     NO_ROUNDS,
     NO_ROWS,
+    Read,
     RecentRows,
     ReferenceCover,
     RoundLog,
@@ -52,7 +53,6 @@ from accous.text import LOGGER
 from accous.threads import one_blas_thread
 
 if TYPE_CHECKING:
-    from accous.diagnostics.risk import RiskEstimate
     from accous.model.backtest import Verification
     from accous.model.heldout import HeldOutReference, Measures
 
@@ -113,6 +113,8 @@ class AdaptationState:
         The newest rows whose labels came; None before the first.
     alarm : AlarmWatch or None
         The alarm; None until a label comes or the status is read.
+    learning : Learning or None
+        What was learned from labels; None before the first.
     """
 
     n_rounds: int
@@ -133,6 +135,7 @@ class AdaptationState:
     rounds: RoundLog = field(default=NO_ROUNDS, compare=False)
     labelled: LabelledRows | None = field(default=None, compare=False)
     alarm: AlarmWatch | None = field(default=None, compare=False)
+    learning: Any = field(default=None, compare=False)
 
 
 def start_state(
@@ -166,17 +169,17 @@ def under_guard(state: AdaptationState, guard: Guard) -> AdaptationState:
     return replace(state, safeguards=replace(state.safeguards, check=check))
 
 
-def state_to_plain(state: AdaptationState, fixed: Any, risk: RiskEstimate | None) -> dict[str, Any]:
+def state_to_plain(state: AdaptationState, fixed: Any, read: Read | None) -> dict[str, Any]:
     """Return everything but the ratio as nested dicts; built-in predictors are included if ``fixed`` is given.
 
-    ``risk`` is the error that was estimated after the last round, if it was read.
+    ``read`` is what was read after the last round.
     """
     plain: dict[str, Any] = to_plain(state)
     watch = plain["watch"]
     # The file format keeps the events next to their log instead of inside it.
     watch["events"] = [] if watch["log"] is None else watch["log"].pop("events")
     plain["recent"] = state.recent.to_plain()
-    plain["rounds"] = state.rounds.to_plain(risk)
+    plain["rounds"] = state.rounds.to_plain(read)
     plain["late_labels"] = None if state.late_labels is None else to_plain(state.late_labels.packed())
     plain |= {"labelled": to_plain(state.labelled), "alarm": to_plain(state.alarm)}
     if fixed is not None:
@@ -380,7 +383,7 @@ def run_round(
     rows: Any,
     X_batch: Any,
     n_rows: int,
-    risk: RiskEstimate | None = None,
+    read_before: Read | None = None,
     alarm: AlarmWatch | None = None,
 ) -> AdaptationState:
     """Return the state after a round.
@@ -396,8 +399,8 @@ def run_round(
         The batch as the user passed it.
     n_rows : int
         Number of rows in the batch.
-    risk : RiskEstimate, optional
-        The error that was estimated after the round before, if it was read; the history notes it.
+    read_before : Read, optional
+        What was read after the round before; the history notes it.
     alarm : AlarmWatch, optional
         The alarm as it was read after the round before, if it was.
     """
@@ -454,8 +457,9 @@ def run_round(
         late_labels=before.late_labels,
         labelled=before.labelled,
         alarm=alarm,
+        learning=before.learning,
         rounds=before.rounds.after(
-            risk,
+            read_before,
             n_effective,
             n_rows,
             share=share,

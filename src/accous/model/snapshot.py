@@ -27,6 +27,7 @@ from accous.diagnostics.risk import RiskEstimate, widen
 from accous.diagnostics.status import Finding, Reason, Status
 from accous.diagnostics.trust import RECENT_ROWS, Checks, Trust, WeightEvidence, is_outside, judge, no_overlap
 from accous.exceptions import DataError, ParameterError
+from accous.model.learning import LearningEvent
 from accous.model.performance import (
     AlarmWatch,
     Drift,
@@ -38,7 +39,7 @@ from accous.model.performance import (
 )
 from accous.model.round import AdaptationState, RoundRules
 from accous.model.safeguards import compare
-from accous.model.watching import parts_of_coef, rounds_frame
+from accous.model.watching import Read, parts_of_coef, rounds_frame
 from accous.text import count
 from accous.threads import one_blas_thread
 from accous.validation import count_rows
@@ -85,9 +86,23 @@ class Snapshot:
     # --- the predictor in use, and the weights ---------------------------------------------------------------------
 
     @property
-    def predictor(self) -> Any:
-        """The predictor in use: the fixed predictor under a veto."""
+    def label_free(self) -> Any:
+        """The predictor that knows no labels but those of the reference: the fixed predictor under a veto."""
         return self.rules.fixed.estimator if self.state.safeguards.veto.is_held else self.state.estimator
+
+    @property
+    def predictor(self) -> Any:
+        """The predictor in use: the one that knows no labels, mixed with the one that learned from some."""
+        learning = self.state.learning
+        if learning is None:
+            return self.label_free
+        has_classes = self.rules.task.kind == "classifier"
+        return learning.mixed_with(self.label_free, len(self.rules.names), has_classes=has_classes)
+
+    @property
+    def learned(self) -> tuple[LearningEvent, ...]:
+        """The last hundred refits on labels."""
+        return () if self.state.learning is None else self.state.learning.events
 
     @cached_property
     def is_fixed(self) -> bool:
@@ -472,7 +487,7 @@ class Snapshot:
         elif compared is not None:
             found = compared
         else:
-            found = task.set_scores(self.rules.erm, self.state.fitted_weights, self.predictor, is_quick=False)
+            found = task.set_scores(self.rules.erm, self.state.fitted_weights, self.label_free, is_quick=False)
         if found is None:
             raise DataError(
                 f"predict_set needs more {task.too_few} in the reference, because it fits without some rows."
@@ -684,12 +699,17 @@ class Snapshot:
     @property
     def history(self) -> Any:
         """What the last 10,000 rounds did, as a pandas frame."""
-        return rounds_frame(self.state.rounds, self.known_risk, self.state.n_rounds)
+        return rounds_frame(self.state.rounds, self.read, self.state.n_rounds)
 
     @property
-    def known_risk(self) -> RiskEstimate | None:
-        """The estimated error if it has been read, as the history notes it."""
-        return vars(self).get("risk")
+    def read(self) -> Read | None:
+        """What has been read of the model, as the history notes it; None if nothing has."""
+        known = vars(self)
+        risk, status = known.get("risk"), known.get("status")
+        now = known.get("_estimates", {}).get(self.rules.measures.metric.name)
+        if risk is None and now is None:
+            return None
+        return Read(risk, now, None if status is None else status.state)
 
 
 # --- How a fitted model looks in a notebook: its state and verdict above scikit-learn's diagram of the parameters

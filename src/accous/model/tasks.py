@@ -362,6 +362,11 @@ class ClassTask:
         found = read_predictions(predicted, len(late.values), name)
         return np.array([one != other for one, other in zip(found, late.values, strict=True)], dtype=bool)
 
+    def can_be_classes(self, labels: list[Any]) -> BoolArray:
+        """Return which labels are of the type of the classes: text, or numbers."""
+        is_text = _is_text(self.classes)
+        return np.array([isinstance(label, str) is is_text for label in labels], dtype=bool)
+
     def joined_by(self, y: Any, n_rows: int, reader: str) -> ClassTask:
         """Return the task with some more labels, which may be new classes of the same type."""
         labels = self._joined_labels(y, n_rows)
@@ -582,6 +587,10 @@ class NumberTask:
     def late_errors(self, late: LateTruths, predicted: Any, name: str) -> FloatArray:
         """Return the residuals of such rows."""
         return np.asarray(late.values - read_numbers(predicted, len(late.values), name=name))
+
+    def can_be_classes(self, labels: FloatArray) -> BoolArray:
+        """Return all of them: every number is a label."""
+        return np.ones(len(labels), dtype=bool)
 
     def joined_by(self, y: Any, n_rows: int, reader: str) -> NumberTask:
         """Return the task with some more numbers."""

@@ -23,7 +23,9 @@ from accous.diagnostics.drift import (
     shares,
     start_log,
 )
+from accous.diagnostics.performance import Estimate
 from accous.diagnostics.risk import RiskEstimate
+from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN
 from accous.ratio.base import RatioEstimator
 from accous.text import import_extra
 from accous.threads import one_blas_thread
@@ -150,9 +152,39 @@ _BLOCK_ROUNDS = 32
 _MOST_BLOCKS = -(-MAX_ROUNDS // _BLOCK_ROUNDS)
 _NOTED = ("rows", "effective_rows", "share", "refit", "drift", "adapted")
 _ERRORS = ("estimated_error", "estimated_error_low", "estimated_error_high")
-_COLUMNS = (*_NOTED, *_ERRORS)
+_READ = ("value", "low", "high", "basis", "state")
+_COLUMNS = (*_NOTED, *_ERRORS, *_READ)
+_CODES = {"basis": ("expected", "labels"), "state": (HEALTHY, DEGRADED, UNCERTAIN)}
 _KINDS = {"rows": np.int64, "refit": np.bool_, "drift": np.bool_, "adapted": np.bool_}
-_UNKNOWN = (float("nan"),) * len(_ERRORS)
+_UNKNOWN = (float("nan"),) * (len(_ERRORS) + len(_READ))
+
+
+class Read(NamedTuple):
+    """What was read of a model after a round, for its history.
+
+    Attributes
+    ----------
+    risk : RiskEstimate, optional
+    now : Estimate, optional
+        The model's own metric.
+    state : str, optional
+    """
+
+    risk: RiskEstimate | None = None
+    now: Estimate | None = None
+    state: str | None = None
+
+    def on(self, row: tuple[float, ...]) -> tuple[float, ...]:
+        """Return the numbers of a round with what was read."""
+        found = list(row)
+        if self.risk is not None:
+            found[len(_NOTED) : len(_NOTED) + 3] = self.risk.adapted, self.risk.adapted_low, self.risk.adapted_high
+        if self.now is not None:
+            now = self.now
+            found[-len(_READ) : -1] = now.value, now.low, now.high, float(_CODES["basis"].index(now.basis))
+        if self.state is not None:
+            found[-1] = float(_CODES["state"].index(self.state))
+        return tuple(found)
 
 
 class RoundLog(NamedTuple):
@@ -160,12 +192,12 @@ class RoundLog(NamedTuple):
 
     Attributes
     ----------
-    blocks : tuple of arrays of shape (32, 9)
+    blocks : tuple of arrays of shape (32, 14)
         Closed blocks, as many as are needed for the last 10,000 rounds. Later states share them.
     waiting : tuple of tuples of float
         The rounds since the last block, except for the last round.
     last : tuple of float or None
-        The last round, whose error may yet be read.
+        The last round, of which something may yet be read.
     is_moved : bool
         Whether the adapted predictor is another one than the fixed predictor.
     """
@@ -177,7 +209,7 @@ class RoundLog(NamedTuple):
 
     def after(
         self,
-        risk: RiskEstimate | None,
+        read: Read | None,
         n_effective: float,
         n_rows: int,
         *,
@@ -190,8 +222,8 @@ class RoundLog(NamedTuple):
 
         Parameters
         ----------
-        risk : RiskEstimate or None
-            The error that was estimated after the round before, if it was read.
+        read : Read or None
+            What was read after the round before.
         n_effective : float
             Effective rows of the reference.
         n_rows : int
@@ -206,37 +238,37 @@ class RoundLog(NamedTuple):
         last = (float(n_rows), n_effective, share, float(refit), float(drift), float(adapted), *_UNKNOWN)
         if self.last is None:
             return RoundLog(self.blocks, self.waiting, last, is_moved)
-        waiting = (*self.waiting, self.last if risk is None else _with_error(self.last, risk))
+        waiting = (*self.waiting, self.last if read is None else read.on(self.last))
         if len(waiting) < _BLOCK_ROUNDS:
             return RoundLog(self.blocks, waiting, last, is_moved)
         return RoundLog((*self.blocks, np.array(waiting))[-_MOST_BLOCKS:], (), last, is_moved)
 
-    def noting(self, n_ago: int, risk: Any) -> RoundLog:
-        """Return the log with the error that was estimated after a round, read when others have followed.
+    def noting(self, n_ago: int, read: Read) -> RoundLog:
+        """Return the log with what was read of a round when others have followed.
 
         Parameters
         ----------
         n_ago : int
             Rounds since then; 0 is the last one. A round that is no longer kept is left out.
-        risk : RiskEstimate
+        read : Read
         """
         if n_ago == 0:
-            return self._replace(last=None if self.last is None else _with_error(self.last, risk))
+            return self._replace(last=None if self.last is None else read.on(self.last))
         if n_ago <= len(self.waiting):
             place = len(self.waiting) - n_ago
-            row = _with_error(self.waiting[place], risk)
+            row = read.on(self.waiting[place])
             return self._replace(waiting=(*self.waiting[:place], row, *self.waiting[place + 1 :]))
         place = _BLOCK_ROUNDS * len(self.blocks) - (n_ago - len(self.waiting))
         if place < 0:
             return self
         number, row_number = divmod(place, _BLOCK_ROUNDS)
         block = self.blocks[number].copy()  # earlier states share it
-        block[row_number] = _with_error(tuple(block[row_number].tolist()), risk)
+        block[row_number] = read.on(tuple(block[row_number].tolist()))
         return self._replace(blocks=(*self.blocks[:number], block, *self.blocks[number + 1 :]))
 
-    def rows(self, risk: RiskEstimate | None = None) -> FloatArray:
+    def rows(self, read: Read | None = None) -> FloatArray:
         """Return all that is kept as one array, with what was read after the last round."""
-        last = () if self.last is None else (self.last if risk is None else _with_error(self.last, risk),)
+        last = () if self.last is None else (self.last if read is None else read.on(self.last),)
         open_rows = np.array((*self.waiting, *last)).reshape(-1, len(_COLUMNS))
         return np.concatenate((*self.blocks, open_rows))
 
@@ -254,9 +286,9 @@ class RoundLog(NamedTuple):
         # The first round of all was predicted by the fixed predictor.
         return float(before.sum() / max(1, min(n_rounds, len(before) + 1)))
 
-    def to_plain(self, risk: RiskEstimate | None) -> dict[str, Any]:
+    def to_plain(self, read: Read | None) -> dict[str, Any]:
         """Return everything as one array and numbers."""
-        return {"rows": self.rows(risk), "n_waiting": len(self.waiting), "is_moved": self.is_moved}
+        return {"rows": self.rows(read), "n_waiting": len(self.waiting), "is_moved": self.is_moved}
 
 
 NO_ROUNDS = RoundLog()
@@ -273,28 +305,26 @@ def rounds_from_plain(plain: dict[str, Any]) -> RoundLog:
     return RoundLog(blocks, tuple(waiting), last, plain["is_moved"])
 
 
-def rounds_frame(log: RoundLog, risk: RiskEstimate | None, n_rounds: int) -> Any:
+def rounds_frame(log: RoundLog, read: Read | None, n_rounds: int) -> Any:
     """Return the last 10,000 rounds as a pandas frame.
 
     Parameters
     ----------
     log : RoundLog
-    risk : RiskEstimate or None
-        The error that was estimated after the last round, if it was read.
+    read : Read or None
+        What was read after the last round.
     n_rounds : int
         Number of the last round.
     """
     pandas = import_extra("pandas", "history_")
-    rows = log.rows(risk)[-MAX_ROUNDS:]
+    rows = log.rows(read)[-MAX_ROUNDS:]
     columns: dict[str, Any] = {
         name: rows[:, number].astype(_KINDS.get(name, np.float64)) for number, name in enumerate(_COLUMNS)
     }
+    for name, codes in _CODES.items():
+        columns[name] = [None if np.isnan(each) else codes[int(each)] for each in columns[name]]
     numbers = pandas.RangeIndex(n_rounds - len(rows) + 1, n_rounds + 1, name="round")
     return pandas.DataFrame(columns, index=numbers)
-
-
-def _with_error(row: tuple[float, ...], risk: RiskEstimate) -> tuple[float, ...]:
-    return (*row[: len(_NOTED)], risk.adapted, risk.adapted_low, risk.adapted_high)
 
 
 # --- What each round shows about the inputs: rows out of bound, columns that moved, a log of changes

@@ -758,7 +758,7 @@ class PlainColumns(TransformerMixin, BaseEstimator):
             part = X[:, start : start + n_features]
             columns.append(part if kind == NUMBERS else _fold(part, kind)[:, None])
             start += n_features
-        return np.concatenate(columns, axis=1)
+        return np.concatenate((*columns, X[:, start:]), axis=1)
 
 
 def _fold(part: FloatArray, kind: str) -> FloatArray:
@@ -773,9 +773,10 @@ def blocks_of(plans: Iterable[ColumnPlan]) -> tuple[Block, ...]:
     return tuple((_kind(plan), len(plan.feature_names)) for plan in plans)
 
 
-def is_category(blocks: tuple[Block, ...]) -> list[bool]:
-    """Return for each plain column whether it is a category whose codes have no order."""
-    return [kind == CATEGORY for kind, n_features in blocks for _ in range(n_features if kind == NUMBERS else 1)]
+def places_of_categories(blocks: tuple[Block, ...]) -> list[int]:
+    """Return which plain columns are categories whose codes have no order."""
+    kinds = [kind for kind, n_features in blocks for _ in range(n_features if kind == NUMBERS else 1)]
+    return [place for place, kind in enumerate(kinds) if kind == CATEGORY]
 
 
 def _kind(plan: ColumnPlan) -> str:
@@ -841,10 +842,13 @@ class ColumnEncoder:
     plans : tuple of column plans
     records : tuple of ColumnRecord or None
         What is remembered about each column; empty if nothing is, as in folders of the first versions.
+    extra : tuple of CategoryColumn
+        Categories that only labelled rows have, as further features after all others.
     """
 
     plans: tuple[Any, ...]
     records: tuple[ColumnRecord | None, ...] = ()
+    extra: tuple[CategoryColumn, ...] = ()
 
     @classmethod
     def learn(cls, frame: pl.DataFrame, choices: Choices) -> Self:
@@ -867,6 +871,20 @@ class ColumnEncoder:
     def with_records(self, frame: pl.DataFrame) -> Self:
         """Return the same encoder that also remembers what the reference looks like, to notice something new."""
         return replace(self, records=tuple(record_column(frame[plan.name], plan) for plan in self.plans))
+
+    def with_extra(self, labelled: pl.DataFrame) -> Self:
+        """Return the same encoder with features for categories that labelled rows have and the reference has not.
+
+        In the reference, and for whoever reads the features of the reference alone, they are all 0.
+        """
+        extra = []
+        for plan in self.used:
+            if isinstance(plan, CategoryColumn) and not (is_known := plan.is_known(labelled[plan.name])).all():
+                counts = to_texts(labelled[plan.name]).filter(~is_known).value_counts(sort=False)
+                ordered = sorted(counts.iter_rows(), key=lambda level: (-level[1], level[0]))
+                if levels := [level for level, n_rows in ordered if n_rows >= _RAREST_COUNT][:_MOST_LEVELS]:
+                    extra.append(replace(plan, levels=levels, has_other=False, has_missing=False, rare=[], n_rare=0))
+        return replace(self, extra=tuple(extra))
 
     def joined_by(self, marks: Marks, limit: int) -> Self:
         """Return the same encoder, which remembers that rows with these marks have joined the reference.
@@ -968,6 +986,7 @@ class ColumnEncoder:
             if encoded.is_unknown is not None:
                 n_unknown += encoded.is_unknown
                 shown[plan.name, CATEGORIES] = encoded.is_unknown
+        blocks += [plan.encode(frame[plan.name]).features for plan in self.extra]
         X = np.ascontiguousarray(np.column_stack(blocks))
         marks = mark_rows(self.marks, shown, frame)
         return Features(X, [bad[row] for row in sorted(bad)], n_missing, n_unknown, marks)

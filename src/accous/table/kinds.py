@@ -352,9 +352,11 @@ LabelKind = ClassKind | NumberKind
 """What depends on whether the label of a table is a class or a number."""
 
 
-def kind_of(task: Any) -> LabelKind:
-    """Return the kind of the label that a model predicts."""
-    return NumberKind(task) if isinstance(task, NumberTask) else ClassKind(task.classes)
+def kind_of(task: Any, classes: NDArray[Any] | None = None) -> LabelKind:
+    """Return the kind of the label that a model predicts; classes that labels have added can be given."""
+    if isinstance(task, NumberTask):
+        return NumberKind(task)
+    return ClassKind(task.classes if classes is None else classes)
 
 
 def _to_digits(values: FloatArray) -> FloatArray:

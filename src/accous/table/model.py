@@ -39,6 +39,7 @@ from accous.diagnostics.trust import Trust
 from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWarning
 from accous.model.backtest import Backtest
 from accous.model.estimators import AdaptiveEstimator
+from accous.model.learning import LearningEvent
 from accous.model.order import Order, OrderKind
 from accous.model.pair import AUTO, LinearAndTrees, make_trees
 from accous.model.round import log_onsets
@@ -57,7 +58,9 @@ from accous.table.columns import (
     Marks,
     NumberColumn,
     PlainColumns,
-    is_category,
+    places_of_categories,
+    plan_from_json,
+    plan_to_json,
 )
 from accous.table.history import History
 from accous.table.kinds import (
@@ -74,6 +77,8 @@ from accous.table.rows import (
     RowsToJoin,
     copies_in_words,
     features_from_json,
+    features_to_json,
+    frame_from_json,
     like,
     predictions_frame,
     rows_to_join,
@@ -580,7 +585,7 @@ def predict_and_adapt(
 
 def ratios_of(model: AdaptiveEstimator, X: NDArray[np.float64], *, needs_ratio: bool) -> NDArray[np.float64]:
     """Return the ratios of rows, or NaN if they are not needed."""
-    return model.ratio_.predict_ratio(X) if needs_ratio else np.full(len(X), np.nan)
+    return model.ratio_.predict_ratio(X[:, : model.n_features_in_]) if needs_ratio else np.full(len(X), np.nan)
 
 
 # --- TableModel: a model on a table's own columns; one frame in, one frame out, no files
@@ -623,6 +628,8 @@ class TableModel(Lockable):
         How much of the folder's store of predictions the model contains.
     log_position : LogPosition, optional
         How much of the log of ``accous serve`` the model contains.
+    label_rows : dict of int to str
+        The rows whose labels are learned from, as JSON, by id.
     """
 
     model: AdaptiveEstimator
@@ -635,6 +642,7 @@ class TableModel(Lockable):
     watch: TableWatch = field(default_factory=TableWatch)
     stored: StorePosition = field(default_factory=StorePosition)
     log_position: LogPosition | None = None
+    label_rows: dict[int, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Return one line: the label, and how many columns, rounds and reference rows there are."""
@@ -651,7 +659,7 @@ class TableModel(Lockable):
     @property
     def kind(self) -> LabelKind:
         """What depends on whether the label is a class or a number."""
-        return kind_of(self.model.task_)
+        return kind_of(self.model.task_, getattr(self.model, "classes_", None))
 
     def prepare(self, frame: Any) -> Features:
         """Encode the columns of a frame as the features of the classifier.
@@ -791,6 +799,7 @@ class TableModel(Lockable):
     def _watch_season(
         self, X: NDArray[np.float64], times: NDArray[np.float64], parts_before: NDArray[np.float64]
     ) -> None:
+        X = X[:, : self.model.n_features_in_]
         seasons = start_seasons(X.shape[1]) if self.seasons is None else self.seasons
         seasons, watch = seasons.after(X, times), self.model.state_.watch
         log, parts = watch.log, watch.column_parts
@@ -836,8 +845,13 @@ class TableModel(Lockable):
 
     # --- labels that come late ---------------------------------------------------------------------------------------
 
-    def observe(self, frame: Any, y: Any = None, *, predictions: Any = None, key: str | None = None) -> Self:
-        """Count labels that arrived late; read the result in ``measured_``. Nothing is learned from them.
+    def observe(
+        self, frame: Any, y: Any = None, *, predictions: Any = None, key: str | None = None, learn: bool = True
+    ) -> Self:
+        """Count labels that arrived late, then learn from them; read the results in ``measured_`` and ``learned_``.
+
+        Categories and classes that only labelled rows have become known with the next refit; see
+        `accous.AdaptiveClassifier.observe`.
 
         Labels are compared as ``accous labels`` does it: 7 and 7.0 are the same, rows without a label are left out, and
         a class that the reference does not have counts as an error.
@@ -856,6 +870,9 @@ class TableModel(Lockable):
         key : str, optional
             The column, in both frames, that labels and predictions are joined by. None takes ``line``, if both have it,
             and else the position. What you pass twice counts twice; ``accous labels`` on a folder counts it once.
+        learn : bool, default=True
+            Whether to learn from the labels after they were measured. Rows that lack columns of the model are only
+            measured.
 
         Raises
         ------
@@ -868,25 +885,85 @@ class TableModel(Lockable):
             if predictions is None:
                 rows = labelled.rows
                 values = self.kind.values(labelled.labels[rows])
-                self.model.observe(self._usable(self.prepare(frame), rows).X[rows], values)
+                self.model.observe(self._usable(self.prepare(frame), rows).X[rows], values, learn=False)
             else:
-                self._observe_predicted(table, labelled, to_polars(predictions), key)
+                rows = self._observe_predicted(table, labelled, to_polars(predictions), key)
+            if learn and len(rows) and set(self.encoder.used_columns) <= set(table.columns):
+                spread, _ = spread_vectors(table[rows], self.settings.get("widths", {}))
+                self.learn(features_to_json(spread, self.encoder), labelled.labels[rows])
         return self
+
+    def learn(
+        self,
+        rows: list[str],
+        labels: pl.Series,
+        *,
+        ids: IntArray | None = None,
+        position: IntArray | None = None,
+        now: int | None = None,
+    ) -> None:
+        """Learn from labelled rows, or keep them until there are enough.
+
+        Parameters
+        ----------
+        rows : list of str
+            As `accous.table.rows.features_to_json` returns them.
+        labels : polars.Series
+            As text.
+        ids, position : array of shape (n_rows,), optional
+            By which the labels are found again, and the rows of the stream until each row.
+        now : int, optional
+            Rows of the stream until now.
+        """
+        with self.lock():
+            learning = self.model.state_.learning
+            n_seen = 0 if learning is None else learning.n_seen
+            now = max(self.model.state_.n_rows, n_seen + len(rows)) if now is None else now
+            ids = n_seen + np.arange(len(rows), dtype=np.int64) if ids is None else ids
+            position = np.full(len(rows), now, dtype=np.int64) if position is None else position
+            features = features_from_json(pl.Series(rows, dtype=pl.String), self.encoder)
+            if features is None:
+                raise DataError("A labelled row holds a value that cannot be used: correct it.")
+            values = self.kind.new_values(labels)
+            self._new_classes(values)
+            self.model.keep_labels(features.X, values, position=position, ids=ids, now=now)
+            self.label_rows |= dict(zip(ids.tolist(), rows, strict=True))
+            if self.model.state_.learning.is_due:
+                self._learn_again(now)
+
+    def unlearn(self, ids: IntArray, now: int) -> None:
+        """Learn again as if some labels had not come."""
+        with self.lock():
+            if self.model.forget_labels_of(ids, now):
+                self._learn_again(now)
+
+    def _learn_again(self, now: int) -> None:
+        """Learn the categories of the kept rows, and refit on them."""
+        kept = self.model.state_.learning.kept
+        texts = [self.label_rows[number] for number in kept.ids.tolist()]
+        encoder = self.encoder.with_extra(frame_from_json(texts, self.encoder))
+        features = features_from_json(pl.Series(texts, dtype=pl.String), encoder)
+        assert features is not None
+        self.encoder = encoder
+        self.model.learn_from_kept(now, rows=features.X)
+        still = self.model.state_.learning.kept.ids.tolist()
+        self.label_rows = {number: self.label_rows[number] for number in still}
 
     def _observe_predicted(
         self, table: pl.DataFrame, labelled: LabelledRows, predictions: pl.DataFrame, key: str | None
-    ) -> None:
+    ) -> NDArray[Any]:
         new = match_frame(table, labelled, predictions, key)
         new = new.filter(~self.model.is_before_joining(new["round"].to_numpy()))
-        if not new.height:
-            return
         X, rows = None, new["row"].to_numpy()
+        if not new.height:
+            return rows
         if set(self.encoder.used_columns) <= set(table.columns):
             X = self._usable(self.prepare(table), rows).X[rows]
         ends = None
         if not self.kind.names and {"low", "high"} <= set(new.columns):
             ends = new.select(pl.col("low", "high").cast(pl.Float64)).fill_null(np.nan).to_numpy()
         self._measure(X, new["label"], new["prediction"], new["round"], ends)
+        return rows
 
     def _measure(
         self,
@@ -902,7 +979,7 @@ class TableModel(Lockable):
         kind = self.kind
         estimated = self.current().estimates_at(rounds)
         values, answers = kind.values(labels), kind.values(predicted)
-        self.model.observe(X, values, predicted=answers, estimated=estimated, intervals=intervals)
+        self.model.observe(X, values, predicted=answers, estimated=estimated, intervals=intervals, learn=False)
         if is_late:
             truths, found = kind.true_answers(labels), kind.true_answers(predicted)
             losses = np.asarray(kind.losses(self.model, truths, found), dtype=np.float64)
@@ -1157,6 +1234,11 @@ class TableModel(Lockable):
         return self.current().seasonal_events
 
     @property
+    def learned_(self) -> tuple[LearningEvent, ...]:
+        """The last hundred refits on labels, with the errors before each."""
+        return self.current().learned
+
+    @property
     def history_(self) -> Any:
         """What the last 10,000 rounds did, as a pandas frame; ``history`` has the whole stream in fewer points."""
         return self.current().history
@@ -1252,12 +1334,11 @@ def is_own_code(name: str) -> bool:
     return ":" in name
 
 
-def _on_plain_columns(blocks: tuple[Block, ...], make_trees: Callable[[list[bool] | None], Any]) -> Any:
+def _on_plain_columns(blocks: tuple[Block, ...], make_trees: Callable[[list[int] | None], Any]) -> Any:
     """Return trees that read categories and missing values as such; they are made for the columns that hold codes."""
     from sklearn.pipeline import make_pipeline
 
-    categories = is_category(blocks)
-    return make_pipeline(PlainColumns(blocks), make_trees(categories if any(categories) else None))
+    return make_pipeline(PlainColumns(blocks), make_trees(places_of_categories(blocks) or None))
 
 
 def _seeded(estimator: Any, seed: int) -> Any:
@@ -1329,6 +1410,7 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
             "label": table_model.label,
             "settings": table_model.settings,
             "columns": table_model.encoder.to_json(),
+            "extra_columns": [plan_to_json(plan) for plan in table_model.encoder.extra],
         }
         progress = {
             "history": table_model.history.to_plain(),
@@ -1337,6 +1419,10 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
             "stored": to_plain(table_model.stored),
             "seasons": to_plain(table_model.seasons),
             "log_position": to_plain(table_model.log_position),
+            "label_rows": {
+                "ids": np.array(list(table_model.label_rows), dtype=np.int64),
+                "rows": np.array(list(table_model.label_rows.values()), dtype=np.str_),
+            },
         }
         summary = summarize_table_model(table_model.snapshot()) if is_last else None
         save_with(table_model.model, folder, attached, progress, summary)
@@ -1443,7 +1529,10 @@ def _restored(model: Any, attached: dict[str, Any], progress: dict[str, Any], fo
         raise CheckpointError(f"{folder} was written by a newer accous: upgrade accous.")
     return TableModel(
         model=model,
-        encoder=ColumnEncoder.from_json(attached["columns"]),
+        encoder=replace(
+            ColumnEncoder.from_json(attached["columns"]),
+            extra=tuple(map(plan_from_json, attached.get("extra_columns", []))),
+        ),
         label=attached["label"],
         settings=attached["settings"],
         history=History.from_plain(progress["history"]),
@@ -1452,4 +1541,5 @@ def _restored(model: Any, attached: dict[str, Any], progress: dict[str, Any], fo
         watch=watch_from_plain(progress["watch"]),
         stored=from_plain(StorePosition | None, progress.get("stored")) or StorePosition(),
         log_position=from_plain(LogPosition | None, progress["log_position"]),
+        label_rows=dict(zip(*(progress["label_rows"][name].tolist() for name in ("ids", "rows")), strict=True)),
     )

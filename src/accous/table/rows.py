@@ -349,13 +349,18 @@ def _plain_column(column: pl.Series, plan: ColumnPlan) -> pl.Series:
     return to_texts(column).alias(plan.name)
 
 
+def frame_from_json(texts: list[str], encoder: ColumnEncoder) -> pl.DataFrame:
+    """Undo `features_to_json`."""
+    schema = {plan.name: pl.Float64 if isinstance(plan, NumberColumn) else pl.String for plan in encoder.used}
+    return pl.read_ndjson("\n".join(texts).encode(), schema=schema)
+
+
 def features_from_json(texts: pl.Series, encoder: ColumnEncoder) -> Features | None:
     """Encode rows that were remembered; None if one was not, or is none that the model can use."""
     if texts.null_count() or not len(texts):
         return None
-    schema = {plan.name: pl.Float64 if isinstance(plan, NumberColumn) else pl.String for plan in encoder.used}
     try:
-        frame = pl.read_ndjson("\n".join(texts.to_list()).encode(), schema=schema)
+        frame = frame_from_json(texts.to_list(), encoder)
     except pl.exceptions.PolarsError:
         return None
     features = encoder.encode(frame) if frame.height == len(texts) else None

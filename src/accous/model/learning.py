@@ -1,0 +1,481 @@
+"""Learning from labels: the rows that are kept, a predictor refitted on them, and its mixture with the label-free one.
+
+Two experts predict together. One knows no labels: the predictor that rounds adapt, or the fixed one. The other is the
+same recipe, refitted on the reference and the labels, where the past fades. A label is a held-out row of both until it
+is learned from, and by such rows the experts are weighed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
+
+from accous.arrays import BoolArray, FloatArray, IntArray
+from accous.model.heldout import SHARES, Combination, losses_of_truths
+from accous.model.tasks import Task
+from accous.validation import append_rows, own_copy
+
+# --- Labelled rows that are kept, and how much each of them counts
+
+
+MOST_LABELS = 5_000
+"""Labelled rows that are kept: those of the latest rows of the stream, which are the ones with the largest weights."""
+
+FEWEST_NEW, _SHARE_OF_NEW, _MOST_NEW = 25, 0.1, 100
+# In rows of the stream: after so many, the reference and a label count half. The reference never counts less than the
+# smallest weight; a new label counts as two of its rows did at first.
+_HALF_OF_REFERENCE, _SMALLEST_OF_REFERENCE = 2_000.0, 0.1
+_HALF_OF_LABEL, _LARGEST_OF_LABEL = 8_000.0, 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class KeptLabels:
+    """Labelled rows in the order of the stream, and what was predicted for them before they were learned from.
+
+    Attributes
+    ----------
+    rows : array or frame
+        As the predictor reads them.
+    truths : array of shape (n_rows,)
+        Their classes or numbers.
+    position : array of shape (n_rows,)
+        Rows of the stream until the row.
+    ids : array of shape (n_rows,)
+        By which a label is found again, to be corrected or taken back.
+    answers : array of shape (n_rows, 4)
+        What four predictors said when the label came: the one that knows no labels, the one that learned from those
+        before, and its linear and its boosted part. Of classes, the probability of the true one; NaN where there was
+        no such predictor.
+    errors : array of shape (n_rows, 2)
+        How wrong the predictor that knows no labels and the one in use were: 0 or 1, or the distance of numbers.
+    is_learned : array of shape (n_rows,)
+        Whether the last refit had the row.
+    """
+
+    rows: Any
+    truths: NDArray[Any]
+    position: IntArray
+    ids: IntArray
+    answers: FloatArray
+    errors: FloatArray
+    is_learned: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.truths)
+
+    def part(self, chosen: IntArray) -> KeptLabels:
+        """Return some of the rows."""
+        others = {each.name: getattr(self, each.name)[chosen] for each in fields(self) if each.name != "rows"}
+        return KeptLabels(rows=own_copy(_safe_indexing(self.rows, chosen), None), **others)
+
+    def joined_by(self, more: KeptLabels) -> KeptLabels:
+        """Return both, in the order of the stream."""
+        others = {
+            each.name: np.concatenate((getattr(self, each.name), getattr(more, each.name)))
+            for each in fields(self)
+            if each.name != "rows"
+        }
+        both = KeptLabels(rows=append_rows(self.rows, more.rows), **others)
+        order = np.argsort(both.position, kind="stable")
+        return both if (np.diff(order) == 1).all() else both.part(order)
+
+
+def fading_weights(position: IntArray, now: int) -> tuple[float, FloatArray]:
+    """Return the weight of a reference row and those of labels, when so many rows of the stream have come.
+
+    Examples
+    --------
+    >>> fading_weights(np.array([0, 8_000]), 8_000)
+    (0.1, array([1., 2.]))
+    """
+    of_reference = max(_SMALLEST_OF_REFERENCE, 0.5 ** (now / _HALF_OF_REFERENCE))
+    return of_reference, _LARGEST_OF_LABEL * np.power(0.5, (now - position) / _HALF_OF_LABEL)
+
+
+# --- Both experts together
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureOfRegressors:
+    """The predictor that knows no labels and the one that learned from them, weighted.
+
+    Attributes
+    ----------
+    fixed, learned : predictor
+    weight : float
+        Of the one that learned.
+    width : int, optional
+        Columns that it reads. The other one reads the first of them; where a row has fewer, the rest is 0. None: both
+        read the rows as they are.
+    n_columns : int
+        Columns that the one without labels reads, if there is a width.
+    """
+
+    fixed: Any
+    learned: Any
+    weight: float
+    width: int | None
+    n_columns: int
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the number of each row."""
+        fixed, learned = (
+            np.asarray(each.predict(rows), dtype=np.float64)
+            for each, rows in zip((self.fixed, self.learned), self._rows(X), strict=True)
+        )
+        return np.asarray((1.0 - self.weight) * fixed + self.weight * learned)
+
+    def _rows(self, X: Any) -> tuple[Any, Any]:
+        if self.width is None:
+            return X, X
+        return X[:, : self.n_columns], as_wide(X, self.width)
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureOfClassifiers(MixtureOfRegressors):
+    """Both experts for classes; those that only labels have are classes too.
+
+    Without probabilities nothing can be mixed: then the expert with the larger weight predicts, or the one that
+    learned if it has more classes.
+    """
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The classes of the expert that learned: it has seen the reference too."""
+        return np.asarray(self.learned.classes_)
+
+    @property
+    def _only(self) -> Any:
+        """The expert that predicts alone, if there are no probabilities, and which rows it reads."""
+        if hasattr(self.fixed, "predict_proba"):
+            return None
+        is_learned = self.weight >= 0.5 or len(self.fixed.classes_) < len(self.classes_)
+        return (self.learned, 1) if is_learned else (self.fixed, 0)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class of each row."""
+        if self._only is not None:
+            only, place = self._only
+            return np.asarray(only.predict(self._rows(X)[place]))
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the class probabilities of each row."""
+        of_fixed, of_learned = self._rows(X)
+        found = self.weight * np.asarray(self.learned.predict_proba(of_learned), dtype=np.float64)
+        places = np.searchsorted(self.classes_, self.fixed.classes_)
+        found[:, places] += (1.0 - self.weight) * np.asarray(self.fixed.predict_proba(of_fixed), dtype=np.float64)
+        return np.asarray(found)
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return log odds of two classes, or the logarithm of each probability."""
+        if self._only is not None:
+            only, place = self._only
+            return np.asarray(only.decision_function(self._rows(X)[place]))
+        logs = np.log(np.maximum(self.predict_proba(X), 1e-300))
+        return np.asarray(logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs)
+
+
+def as_wide(rows: FloatArray, width: int) -> FloatArray:
+    """Return rows with so many columns; those that they do not have are 0."""
+    n_more = width - rows.shape[1]
+    return np.pad(rows, ((0, 0), (0, n_more))) if n_more > 0 else rows[:, :width]
+
+
+# --- What was learned so far
+
+
+_RATE, _KEPT_OF_LOSSES, _ROWS_OF_PACE, _FIRST_ODDS, _SMALLEST_SHARE = 0.1, 0.7, 1_000.0, 1.5, 0.01
+_SMALLEST_PROBABILITY = 0.02  # a sure miss counts as four nats
+_MOST_EVENTS = 100
+
+
+@dataclass(frozen=True)
+class LearningEvent:
+    """One refit on labels.
+
+    Attributes
+    ----------
+    round, row : int
+        Rounds and rows of the stream until then.
+    n_labels, n_new : int
+        Labels that were learned from, and how many of them for the first time.
+    error_fixed, error : float
+        Mean error on the new ones before they were learned from: of the predictor that knows no labels, and of the one
+        that was in use. The next event's says what this refit gained.
+    weight : float
+        Of the expert that learned, from now on.
+    share : float or None
+        Of the boosted trees in it; None if it is another predictor.
+    """
+
+    round: int
+    row: int
+    n_labels: int
+    n_new: int
+    error_fixed: float
+    error: float
+    weight: float
+    share: float | None
+
+
+class Fitted:
+    """A predictor that is fitted when it is first used, as after a load."""
+
+    def __init__(self, fit: Callable[[], Any]) -> None:
+        self._fit: Callable[[], Any] | None = fit
+        self._predictor: Any = None
+
+    @property
+    def predictor(self) -> Any:
+        """The fitted predictor."""
+        fit = self._fit
+        if fit is not None:
+            self._predictor = fit()
+            self._fit = None
+        return self._predictor
+
+    def __reduce__(self) -> Any:
+        """Pickle the fitted predictor."""
+        return _already_fitted, (self.predictor,)
+
+
+def _already_fitted(predictor: Any) -> Fitted:
+    return Fitted(lambda: predictor)
+
+
+@dataclass(frozen=True, eq=False)
+class Learning:
+    """What a model has learned from labels.
+
+    Attributes
+    ----------
+    kept : KeptLabels
+    n_seen : int
+        Labels that ever came.
+    now : int
+        Rows of the stream at the last refit.
+    weight : float
+        Of the expert that learned; 0 before the first refit.
+    share : float or None
+        Of the boosted trees in it, for ``"auto"``.
+    width : int, optional
+        Columns of the kept rows, if they have more than the reference.
+    events : tuple of LearningEvent
+        The last hundred refits.
+    fitted : Fitted, optional
+        The expert that learned.
+    """
+
+    kept: KeptLabels
+    n_seen: int = 0
+    now: int = 0
+    weight: float = 0.0
+    share: float | None = None
+    width: int | None = None
+    events: tuple[LearningEvent, ...] = ()
+    fitted: Fitted | None = field(default=None, compare=False)
+
+    def mixed_with(self, fixed: Any, n_columns: int, *, has_classes: bool) -> Any:
+        """Return both experts together, given the one that knows no labels."""
+        if self.fitted is None:
+            return fixed
+        make = MixtureOfClassifiers if has_classes else MixtureOfRegressors
+        return make(fixed, self.fitted.predictor, self.weight, self.width, n_columns)
+
+    def with_event(self, event: LearningEvent) -> Learning:
+        """Return this with one more refit."""
+        return replace(self, events=(*self.events, event)[-_MOST_EVENTS:])
+
+    @property
+    def is_due(self) -> bool:
+        """Whether enough labels came since the last refit: a tenth of those before, at least 25, at most 100."""
+        n_learned = int(self.kept.is_learned.sum())
+        return len(self.kept) - n_learned >= min(_MOST_NEW, max(FEWEST_NEW, _SHARE_OF_NEW * n_learned))
+
+    def after(self, new: KeptLabels, now: int, spread: float | None) -> Learning:
+        """Return this after labels came, with the experts weighed again."""
+        kept = self.kept.joined_by(new)
+        return replace(self, kept=kept, n_seen=self.n_seen + len(new)).weighed(now, spread)
+
+    def without(self, ids: IntArray, now: int, spread: float | None) -> Learning:
+        """Return this without some labels. What was learned with them is gone; the rest is to be learned again."""
+        kept = self.kept.part(np.flatnonzero(~np.isin(self.kept.ids, ids)))
+        found = replace(self, kept=kept, n_seen=self.n_seen - (len(self.kept) - len(kept)))
+        if len(kept) < FEWEST_NEW:
+            found = replace(found, kept=replace(kept, is_learned=np.zeros(len(kept), dtype=bool)), fitted=None)
+            return replace(found, now=0, weight=0.0, share=None)
+        return found.weighed(now, spread)
+
+    def weighed(self, now: int, spread: float | None) -> Learning:
+        """Return this with the experts weighed by the labels that neither had learned from when they came.
+
+        The odds of the expert that learned are 3 : 2 times the exponential of a tenth of the difference of both
+        losses, summed over the labels, where those of a thousand rows before count 0.7. Counted so, the mixture loses
+        on labels at most log(1 / 0.4) / 0.1 = 9 nats more than the better expert: a few rows of many.
+
+        Parameters
+        ----------
+        now : int
+            Rows of the stream.
+        spread : float, optional
+            Of the numbers to predict, by which distances are divided; None for classes.
+        """
+        if self.fitted is None:
+            return self
+        kept = self.kept
+        fixed, learned = (_losses(kept.answers[:, each], kept.truths, spread) for each in (0, 1))
+        gains = np.where(np.isnan(learned), 0.0, fixed - learned)
+        ages = np.maximum(0, now - kept.position) / _ROWS_OF_PACE
+        evidence = _RATE * float(np.power(_KEPT_OF_LOSSES, ages) @ gains)
+        odds = _FIRST_ODDS * np.exp(np.clip(evidence, -50.0, 50.0))
+        return replace(self, weight=float(np.clip(odds / (1.0 + odds), _SMALLEST_SHARE, 1.0 - _SMALLEST_SHARE)))
+
+
+def _losses(answers: FloatArray, truths: NDArray[Any], spread: float | None) -> FloatArray:
+    if spread is None:
+        return -np.log(np.maximum(answers, _SMALLEST_PROBABILITY))
+    return np.abs(answers - truths) / spread
+
+
+def start_learning(rows: Any, task: Task) -> Learning:
+    """Return what is known before the first label; ``rows`` are any, for their kind."""
+    none = np.zeros(0, dtype=np.int64)
+    empty = own_copy(_safe_indexing(rows, none), None)
+    return Learning(
+        KeptLabels(empty, task.truths[:0], none, none, np.empty((0, 4)), np.empty((0, 2)), np.zeros(0, dtype=bool))
+    )
+
+
+def judge_labels(
+    rows: Any, truths: NDArray[Any], fixed: Any, mixed: Any, *, position: IntArray, ids: IntArray, has_classes: bool
+) -> KeptLabels:
+    """Return labels with what both experts predict for their rows now.
+
+    Parameters
+    ----------
+    rows : array or frame
+    truths : array of shape (n_rows,)
+    fixed, mixed : predictor
+        The one that knows no labels and the one in use, which are the same before the first refit.
+    position, ids : array of shape (n_rows,)
+    has_classes : bool
+    """
+    answers = np.full((len(truths), 4), np.nan)
+    narrow, wide = (rows, rows) if mixed is fixed else mixed._rows(rows)
+    answers[:, 0] = _answers(fixed, narrow, truths, has_classes=has_classes)
+    if mixed is not fixed:
+        learned = mixed.learned
+        answers[:, 1] = _answers(learned, wide, truths, has_classes=has_classes)
+        linear, trees = getattr(learned, "linear", None), getattr(learned, "trees", None)
+        if linear is not None and trees is not None:
+            clipped = learned.bounds.clipped(wide)
+            answers[:, 2] = _answers(linear, clipped, truths, has_classes=has_classes)
+            answers[:, 3] = _answers(trees, wide, truths, has_classes=has_classes)
+    errors = np.stack(
+        [_errors(each, of, truths, has_classes=has_classes) for each, of in ((fixed, narrow), (mixed, rows))], axis=1
+    )
+    return KeptLabels(rows, truths, position, ids, answers, errors, np.zeros(len(truths), dtype=bool))
+
+
+def _answers(predictor: Any, rows: Any, truths: NDArray[Any], *, has_classes: bool) -> FloatArray:
+    """Return the predicted numbers, or the probability of each true class."""
+    if not has_classes:
+        return np.asarray(predictor.predict(rows), dtype=np.float64)
+    if not hasattr(predictor, "predict_proba"):
+        return np.asarray(np.asarray(predictor.predict(rows)) == truths, dtype=np.float64)
+    classes = np.asarray(predictor.classes_)
+    places = np.minimum(np.searchsorted(classes, truths), len(classes) - 1)
+    shares = np.asarray(predictor.predict_proba(rows), dtype=np.float64)[np.arange(len(truths)), places]
+    return np.where(classes[places] == truths, shares, 0.0)
+
+
+def _errors(predictor: Any, rows: Any, truths: NDArray[Any], *, has_classes: bool) -> FloatArray:
+    predicted = np.asarray(predictor.predict(rows))
+    return np.asarray(predicted != truths if has_classes else np.abs(predicted - truths), dtype=np.float64)
+
+
+def mean_errors(kept: KeptLabels) -> tuple[float, float]:
+    """Return the mean errors on labels that were not learned from yet, of the fixed predictor and the one in use."""
+    fixed, in_use = kept.errors[~kept.is_learned].mean(axis=0).tolist() if len(kept) else (np.nan, np.nan)
+    return fixed, in_use
+
+
+def latest(learning: Learning) -> Learning:
+    """Return this with as many of the latest rows as are kept."""
+    n_kept = len(learning.kept)
+    if n_kept <= MOST_LABELS:
+        return learning
+    return replace(learning, kept=learning.kept.part(np.arange(n_kept - MOST_LABELS, n_kept)))
+
+
+def choose_share(combination: Combination, kept: KeptLabels, now: int, *, has_classes: bool) -> float:
+    """Return the weight of boosted trees by held-out rows of the reference and by labels, which were held out too."""
+    of_reference, of_labels = fading_weights(kept.position, now)
+    total = of_reference * np.asarray(combination.losses) if combination.losses else np.zeros(len(SHARES))
+    is_known = ~np.isnan(kept.answers[:, 2])
+    linear, trees = kept.answers[is_known, 2], kept.answers[is_known, 3]
+    truths = None if has_classes else kept.truths[is_known]
+    losses = [losses_of_truths((1.0 - share) * linear + share * trees, truths) for share in SHARES]
+    total = total + np.stack(losses) @ of_labels[is_known]
+    return 0.5 if not total.any() else float(SHARES[int(total.argmin())])
+
+
+def weights_to_fit(kept: KeptLabels, now: int, base: FloatArray, task: Task) -> FloatArray:
+    """Return the weights of the reference and of labels together, with the mean of the base weights.
+
+    A label has the base weight that rows of its class have in the reference on average.
+    """
+    of_reference, of_labels = fading_weights(kept.position, now)
+    mean = float(base.mean())
+    own = np.full(len(kept), mean)
+    for group in np.unique(task.strata):
+        is_of_group = task.strata == group
+        own[kept.truths == task.truths[is_of_group][0] if task.kind == "classifier" else slice(None)] = float(
+            base[is_of_group].mean()
+        )
+    weights = np.concatenate((of_reference * base, of_labels * own))
+    return weights * (mean / weights.mean())
+
+
+# --- Which rows to label
+
+
+_MIX = tuple(np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+def draw_rows(n_rows: int, n_wanted: int, seed: int, first_row: int) -> IntArray:
+    """Return so many rows at random, each with the same probability, in their order."""
+    random = np.random.default_rng((seed, first_row, n_rows))
+    return np.sort(random.choice(n_rows, min(n_wanted, n_rows), replace=False)).astype(np.int64)
+
+
+def is_drawn(row_numbers: IntArray, share: float, seed: int) -> BoolArray:
+    """Return which rows of a stream are drawn, by their numbers alone: each with the same probability.
+
+    Examples
+    --------
+    >>> rows = np.arange(100_000)
+    >>> bool(abs(is_drawn(rows, 0.05, 0).mean() - 0.05) < 0.002)
+    True
+    >>> bool((is_drawn(rows, 0.05, 0)[500:] == is_drawn(rows[500:], 0.05, 0)).all())
+    True
+    """
+    with np.errstate(over="ignore"):
+        mixed = row_numbers.astype(np.uint64) * _MIX[0] + np.uint64(seed % (1 << 63)) * _MIX[1] + _MIX[0]
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX[1]
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX[2]
+        mixed = mixed ^ (mixed >> np.uint64(31))
+    return np.asarray((mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53 < share)
+
+
+def spread_of(task: Task) -> float | None:
+    """Return the mean distance of numbers from their median, 1 if that is 0; None for classes."""
+    if task.kind == "classifier":
+        return None
+    return float(np.abs(task.truths - np.median(task.truths)).mean()) or 1.0
