@@ -109,7 +109,6 @@ def fit_model(folder: Path) -> list[dict[str, float]]:
 def measure_rounds(folder: Path, rows: list[dict[str, float]]) -> float:
     """Return the processor time of a round of one row that is played without a service, in us."""
     table_model = load_table_model(folder)
-    table_model.history.reads_later = True
     reader = BatchReader(table_model, Limits())
     batches = [reader.read_rows([row]) for row in rows]
     for batch in batches[:500]:

@@ -34,8 +34,8 @@ COMMANDS = {
     "accous --version": "-m accous --version",
     "accous fit": "-m accous fit reference.csv --label y -o model --force --quiet",
     "accous adapt": "-m accous adapt model stream.csv -o out.csv --new --force --quiet",
-    "accous inspect": "-m accous inspect model",
-    "accous inspect --json": "-m accous inspect model --json",
+    "accous status": "-m accous status model",
+    "accous status --json": "-m accous status model --json",
 }
 FIRST_USE = """
 import numpy as np

@@ -84,5 +84,5 @@ with tempfile.TemporaryDirectory() as name:
     readings = fleet(states, adapter)
     chosen.page.parent.mkdir(parents=True, exist_ok=True)
     chosen.page.write_text(render_fleet([reading._asdict() for reading in readings], "Shops"), encoding="utf-8")
-    n_drifted = sum(reading.drift > 0.2 for reading in readings)
+    n_drifted = sum(reading.drift > 0.3 for reading in readings)
     print(f"{n_drifted:,} of {len(readings):,} shops have drifted. Page: {chosen.page} ({time.time() - begin:.0f} s)")

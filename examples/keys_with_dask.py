@@ -44,6 +44,6 @@ with tempfile.TemporaryDirectory() as name:
         last = [play(folder, bucket, day, before) for bucket, before in enumerate(last)]
     pages = dask.compute(*last, scheduler="threads")
     states = {shop: state for page in pages for shop, state in unpack_page(page.read_bytes()).items()}
-    drifted = sorted(reading.key for reading in fleet(states, adapter) if reading.drift > 0.3)
+    drifted = sorted(reading.key for reading in fleet(states, adapter) if reading.drift > 0.4)
     print(f"{len(states)} shops, {sum(map(len, states.values())) / len(states):,.0f} bytes each")
     print("drifted:", ", ".join(drifted))

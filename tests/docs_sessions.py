@@ -22,6 +22,7 @@ from tests.waiting import PATIENCE
 PORT = "8321"  # that of `accous serve` on the pages; sessions take a free one
 FILE_NAME = re.compile(r"# ([\w-]+\.\w+)\n")
 LINKED_FILE = re.compile(r"\]\(([\w-]+\.py)\)")
+PROGRESS = re.compile(r"^.*: \d+% done, about \d+ s left\.\n", re.MULTILINE)  # only a busy machine shows it
 SHELL_SIGNS = re.compile(r"[|<>;&*]")
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 PIECE = re.compile(rf"(?P<gap>\s*\.\.\.\s*)|(?P<number>{NUMBER.pattern})|(?P<space>\s+)|(?P<text>.)", re.DOTALL)
@@ -104,7 +105,7 @@ class Session:
             ):
                 process.stdin.close()
                 code = process.wait()
-            return (self._folder / ".printed").read_text(encoding="utf-8"), code
+            return PROGRESS.sub("", (self._folder / ".printed").read_text(encoding="utf-8")), code
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=self._folder,

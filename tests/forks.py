@@ -22,13 +22,13 @@ SOURCES = os.pathsep.join(str(Path(one.__file__).resolve().parents[1]) for one i
 # What the commands import, with the inner loops loaded. Typer makes the parser, and imports what reads the arguments,
 # when a command is called: more than half of the time of a short one. So one is called that does nothing.
 COMMANDS = """
-import accous.cli, accous.diagnostics.alerts, accous.ratio.one_step, accous.service.server, accous.streams
+import accous.cli, accous.ratio.one_step, accous.service.server, accous.streams
 import accous.table.adapt, accous.table.fit, accous_bench.grid, accous_bench.problems
 import contextlib, io, pandas, polars, rich.progress
 from accous.core.compiled import compile_all
 compile_all()
 with contextlib.redirect_stderr(io.StringIO()):
-    accous.cli.main(["inspect", "no folder"])
+    accous.cli.main(["status", "no folder"])
 """
 # What the library itself cannot do without, and nothing of it: each process then imports its own part of accous.
 LIBRARIES = "import numpy, scipy.linalg, scipy.special, sklearn.base, numba, threadpoolctl"

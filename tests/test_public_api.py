@@ -13,7 +13,7 @@ from accous import exceptions
 ONE_STEP = ["KLIEP", "KMM", "LogisticRatio", "RULSIF", "ULSIF"]
 RATIO_NAMES = [*ONE_STEP, "NoShift", "OnlineDensityRatio", "SingleLearnerRatio"]
 PUBLIC_NAMES = [
-    *sorted(["AccousError", "AdaptiveClassifier", "AdaptiveRegressor", "Alerts", *RATIO_NAMES]),
+    *sorted(["AccousError", "AdaptiveClassifier", "AdaptiveRegressor", *RATIO_NAMES]),
     *("__version__", "backtest", "datasets", "deep", "keyed", "load", "river", "save", "streams"),
 ]
 BASES = {

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from accous import datasets, deep, keyed, river, streams
-    from accous.diagnostics.alerts import Alerts
     from accous.exceptions import AccousError
     from accous.model.backtest import backtest
     from accous.model.estimators import AdaptiveClassifier, AdaptiveRegressor
@@ -28,7 +27,6 @@ __all__ = [
     "AccousError",
     "AdaptiveClassifier",
     "AdaptiveRegressor",
-    "Alerts",
     "LogisticRatio",
     "NoShift",
     "OnlineDensityRatio",
@@ -48,7 +46,6 @@ _HOME_OF_NAME = {
     "AccousError": "accous.exceptions",
     "AdaptiveClassifier": "accous.model.estimators",
     "AdaptiveRegressor": "accous.model.estimators",
-    "Alerts": "accous.diagnostics.alerts",
     "KLIEP": "accous.ratio.one_step",
     "KMM": "accous.ratio.one_step",
     "LogisticRatio": "accous.ratio.one_step",

@@ -69,10 +69,6 @@ def _is_finite(value: Any) -> bool:
 # --- What the models in river's loops share: rows one by one, the first labelled ones as the reference
 
 
-# Labels are compared with an estimate that is at most so many rounds old: reading one costs as much as several rounds.
-_ROUNDS_BETWEEN_ESTIMATES = 64
-
-
 class OneByOne:
     """Collects a reference, fits a model on it, then adapts the model row by row; see `accous.river.AdaptiveModel`.
 
@@ -103,7 +99,6 @@ class OneByOne:
         self._names: list[Any] = []
         self._rows: list[dict[Any, float]] = []
         self._labels: list[Any] = []
-        self._estimate = np.full(3, np.nan)
 
     def learn_one(self, x: dict[Any, Any], y: Any = None) -> None:
         """Learn from a row, with its label if it is known.
@@ -123,10 +118,8 @@ class OneByOne:
         if y is None:
             self.fitted.adapt(row)
             return
-        # The error that the model had at the time, before it learned from the row.
-        fixed = self.fitted.predict_fixed(row)
-        predicted = self.fitted.step(row)
-        self._count(row, y, predicted=predicted, predicted_fixed=fixed)
+        # What the model said at the time, before it learned from the row.
+        self._count(row, y, predicted=self.fitted.step(row))
 
     def observe_one(self, x: dict[Any, Any], y: Any) -> None:
         """Count the label of a row that was learned from before; the row is predicted again for it.
@@ -174,28 +167,25 @@ class OneByOne:
         self._names, self.fitted = names, fitted
         self._rows, self._labels = [], []
 
-    def _count(self, row: Any, y: Any, **predictions: Any) -> None:
+    def _count(self, row: Any, y: Any, predicted: Any = None) -> None:
         self._note(y)
-        if self.fitted.n_rounds_ % _ROUNDS_BETWEEN_ESTIMATES == 1 or np.isnan(self._estimate[0]):
-            risk = self.fitted.risk_
-            self._estimate = np.array([risk.adapted, risk.adapted_low, risk.adapted_high])
-        self.fitted.observe(row, self._as_array([y]), **predictions, estimated=self._estimate[None])
+        self.fitted.observe(row, self._as_array([y]), predicted=predicted)
 
 
 # --- AdaptiveModel: an accous.AdaptiveClassifier behind river's learn_one and predict_one
 
 
 class AdaptiveModel(OneByOne, base.Classifier):
-    """A classifier for river's loops that follows drift without learning from labels after its reference.
+    """A classifier for river's loops that follows drift, and learns from labels.
 
     The first labelled rows become the reference: ``learn_one(x, y)`` collects them, and the classifier is fitted when
     there are ``n_reference`` rows with at least two classes. Until then the predictions are the shares of the labels
     seen so far. From then on,
 
     - ``learn_one(x)`` learns from a row without a label how the inputs drift;
-    - ``learn_one(x, y)`` does the same, and counts the label: it measures the error of the prediction that the model
-      would have made before the row. The predictor does not learn from the label;
-    - ``observe_one(x, y)`` counts the label of a row that was learned from before.
+    - ``learn_one(x, y)`` does the same, compares the label with what the model would have predicted before the row, and
+      learns from the label (`accous.AdaptiveClassifier.observe`);
+    - ``observe_one(x, y)`` does so with the label of a row that was learned from before.
 
     Rows without a label are ignored before there is a reference. ``predict_one`` changes nothing.
 
@@ -216,7 +206,7 @@ class AdaptiveModel(OneByOne, base.Classifier):
     Attributes
     ----------
     fitted : AdaptiveClassifier or None
-        The classifier, with ``risk_``, ``trust_``, ``measured_``, ``history_``; None before there is a reference.
+        The classifier, with ``performance``, ``status_``, ``history_``; None before there is a reference.
 
     Examples
     --------
@@ -271,7 +261,7 @@ class AdaptiveModel(OneByOne, base.Classifier):
 
 
 class AdaptiveRegressionModel(OneByOne, base.Regressor):
-    """A regressor for river's loops that follows drift without learning from labels after its reference.
+    """A regressor for river's loops that follows drift, and learns from labels.
 
     It is `accous.river.AdaptiveModel` for numbers: the first labelled rows become the reference, later rows are adapted
     to, and later labels are counted. Until there is a reference, the mean of the numbers so far is predicted. Numbers
@@ -289,7 +279,7 @@ class AdaptiveRegressionModel(OneByOne, base.Regressor):
     Attributes
     ----------
     fitted : AdaptiveRegressor or None
-        The regressor, with ``risk_``, ``trust_``, ``measured_``, ``history_``; None before there is a reference.
+        The regressor, with ``performance``, ``status_``, ``history_``; None before there is a reference.
 
     Examples
     --------

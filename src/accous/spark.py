@@ -118,7 +118,7 @@ def adapt_table(
     number: str | None = None,
     resume: DataFrame | None = None,
     buckets: int = 64,
-    trust_every: int | None = 64,
+    status_every: int | None = 64,
     with_states: bool = True,
     is_last: bool = False,
     **settings: Any,
@@ -144,8 +144,8 @@ def adapt_table(
         keys go on from their newest states. All keys of it are in the result, those without new rows too.
     buckets : int, default=64
         Into how many groups the keys are hashed. The rows of one bucket must fit into the memory of a worker.
-    trust_every : int or None, default=64
-        Whether there is a row of kind "trust" for each key that has new rows. None leaves them out, which saves about
+    status_every : int or None, default=64
+        Whether there is a row of kind "status" for each key that has new rows. None leaves them out, which saves about
         as much time as five rounds per key take. How many rounds lie between two of them matters in streams only.
     with_states : bool, default=True
         Whether the result has the states, so that another call can go on from them.
@@ -158,14 +158,14 @@ def adapt_table(
     -------
     DataFrame
         The key, and the columns that ``kind`` says: "prediction" (time, number, round, prediction, probability),
-        "event", "trust", and "state", one row per key. Write it once, for example partitioned by ``kind``: each action
+        "event", "status", and "state", one row per key. Write it once, for example partitioned by ``kind``: each action
         on it computes all of it again.
     """
     require_integer("buckets", buckets, at_least=1)
     shipped = ShippedModel(model, settings)
     rows, seconds = in_buckets(df, key, time, buckets)
     states = "all" if with_states else "none"
-    step = BucketStep(shipped, key, seconds, number, trust_every, states, is_batch=True, is_last=is_last)
+    step = BucketStep(shipped, key, seconds, number, status_every, states, is_batch=True, is_last=is_last)
     schema = result_schema(df, key)
     if resume is None:
         return rows.groupBy(BUCKET).applyInArrow(_one_bucket(step), schema)
@@ -452,7 +452,7 @@ def adapt_stream(
     buckets: int = 16,
     expected_keys: int = 10_000,
     keys_per_page: int = 32,
-    trust_every: int | None = 64,
+    status_every: int | None = 64,
     with_states: bool = False,
     trigger: dict[str, Any] | None = None,
     **settings: Any,
@@ -490,8 +490,8 @@ def adapt_stream(
         lives, either.
     keys_per_page : int, default=32
         How many keys share a value of the state store.
-    trust_every : int or None, default=64
-        How many rounds of a key lie between two rows of kind "trust".
+    status_every : int or None, default=64
+        How many rounds of a key lie between two rows of kind "status".
     with_states : bool, default=False
         Whether the result has the states of all keys that had rows, too; `accous.keyed.arrow` reads them.
     trigger : dict, optional
@@ -513,7 +513,7 @@ def adapt_stream(
     require_stream_settings(spark)
     shipped = ShippedModel(model, settings)
     rows, seconds = in_buckets(df, key, time, buckets)
-    step = BucketStep(shipped, key, str(seconds), number, trust_every, with_states="new" if with_states else "none")
+    step = BucketStep(shipped, key, str(seconds), number, status_every, with_states="new" if with_states else "none")
     n_pages = max(1, round(expected_keys / (buckets * keys_per_page)))
     known = None if resume is None else known_states(resume, key, buckets).groupBy(BUCKET)
     layout = Layout(

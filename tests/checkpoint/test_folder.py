@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import pickle
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +35,7 @@ from tests.docs_pages import ROOT
 def test_the_files_of_a_save(saved):
     manifest = json.loads((saved / "manifest.json").read_text())
     files, ours = {"reference", "state"}, {"format", "version", "accous", "checksum"}
-    assert manifest.keys() == files | ours | {"model", "attached", "summary"}
+    assert manifest.keys() == files | ours | {"model", "attached"}
     assert (manifest["format"], manifest["version"]) == ("accous", 1)
     assert manifest["model"]["class"] == "OnlineDensityRatio"
     assert manifest["model"]["parameters"]["feature_map"] == "auto"
@@ -178,25 +177,6 @@ def test_an_unchanged_reference_is_written_once(n_references, saved, tmp_path):
     accous.save(model.fit(REFERENCE[:10], labels_of(2)[:10]), tmp_path / "two")
     assert len(n_references) == 4
     assert len(accous.load(tmp_path / "two").reference_) == 10
-
-
-def test_an_extension_waits_for_the_save(monkeypatch, tmp_path):
-    model = AdaptiveClassifier().fit(REFERENCE, labels_of(2))
-    write, threads = saving._write_reference, []
-
-    def write_and_extend(*arguments):
-        written = write(*arguments)
-        threads.append(threading.Thread(target=model.extend, args=(BATCH, labels_of(2)[: len(BATCH)])))
-        threads[0].start()
-        threads[0].join(timeout=1.0)
-        return written
-
-    monkeypatch.setattr(saving, "_write_reference", write_and_extend)
-    accous.save(model, tmp_path / "model")
-    threads[0].join()
-    loaded = accous.load(tmp_path / "model")
-    assert len(loaded.labels_) == len(loaded.reference_weight_) == len(REFERENCE)
-    assert len(model.labels_) == len(REFERENCE) + len(BATCH)
 
 
 def test_labels_and_weights_of_different_references_are_refused(tmp_path):

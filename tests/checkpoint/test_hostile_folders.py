@@ -38,7 +38,7 @@ def _put_state(folder: Path, content: bytes) -> None:
     digest = hashlib.sha256(content).hexdigest()
     stored = {"name": f"state-1-{digest[:16]}.npz", "sha256": digest, "size": len(content)}
     (folder / stored["name"]).write_bytes(content)
-    (folder / "manifest.json").write_bytes(seal_manifest(_manifest(folder) | {"state": stored, "summary": None}))
+    (folder / "manifest.json").write_bytes(seal_manifest(_manifest(folder) | {"state": stored}))
 
 
 def _zip(members: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
@@ -103,7 +103,7 @@ def test_a_pipe_in_the_place_of_arrays_is_not_waited_for(model, capsys):
     state = model / _manifest(model)["state"]["name"]
     state.unlink()
     os.mkfifo(state)
-    assert "is no plain file" in _one_sentence(["inspect", "model"], capsys)
+    assert "is no plain file" in _one_sentence(["status", "model"], capsys)
 
 
 # --- Sizes
@@ -114,7 +114,7 @@ def test_a_pipe_in_the_place_of_arrays_is_not_waited_for(model, capsys):
 )
 def test_a_declared_shape_takes_no_memory(model, shape, capsys):
     _put_state(model, _zip({"skeleton.npy": _header(shape) + bytes(32)}))
-    assert "does not hold what accous writes" in _one_sentence(["inspect", "model"], capsys)
+    assert "does not hold what accous writes" in _one_sentence(["status", "model"], capsys)
     _put_state(model, _zip({"skeleton.npy": _header(shape) + bytes(2_000_000)}))
     assert "does not hold what accous writes" in _one_sentence(["predict", "model", "s.csv"], capsys)
 
@@ -127,34 +127,26 @@ def test_a_small_file_is_not_unpacked_to_a_large_one(model, capsys):
             member.write(bytes(1 << 20))
     assert len(made.getvalue()) < 150_000
     _put_state(model, made.getvalue())
-    assert "an array is compressed" in _one_sentence(["inspect", "model"], capsys)
+    assert "an array is compressed" in _one_sentence(["status", "model"], capsys)
 
 
-@pytest.mark.parametrize("command", [["inspect", "model"], ["report", "model"], ["predict", "model", "s.csv"]])
+@pytest.mark.parametrize("command", [["status", "model"], ["report", "model"], ["predict", "model", "s.csv"]])
 def test_nested_brackets_end_in_a_sentence(model, command, capsys):
     _put_state(model, _zip({"skeleton.npy": _nested_skeleton()}))
     assert "does not hold what accous writes (RecursionError" in _one_sentence(command, capsys)
 
 
-@pytest.mark.parametrize("part", ["model", "attached", "summary"])
+@pytest.mark.parametrize("part", ["model", "attached"])
 def test_nested_brackets_in_the_manifest_end_in_a_sentence(model, part, capsys):
     deep: list = []
     for _ in range(900):
         deep = [deep]
     (model / "manifest.json").write_bytes(seal_manifest(_manifest(model) | {part: deep}))
-    command = ["inspect", "model"] if part == "summary" else ["report", "model"]
+    command = ["status", "model"] if part == "model" else ["report", "model"]
     _one_sentence(command, capsys)
     text = (model / "manifest.json").read_bytes().replace(b"[]", b"[" * 200_000, 1)
     (model / "manifest.json").write_bytes(text)
     _one_sentence(command, capsys)
-
-
-@pytest.mark.parametrize("name", ["state", "columns"])
-def test_a_summary_without_what_is_shown_ends_in_a_sentence(model, name, capsys):
-    manifest = _manifest(model)
-    (model / "manifest.json").write_bytes(seal_manifest(manifest | {"summary": manifest["summary"] | {name: 7}}))
-    assert main(["inspect", "model"]) == 1
-    assert "does not hold what accous writes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", list(N_CASES))
@@ -182,7 +174,7 @@ def served(model):
     return model, log
 
 
-@pytest.mark.parametrize("command", ["adapt", "labels", "extend", "predict"])
+@pytest.mark.parametrize("command", ["adapt", "labels", "predict"])
 def test_commands_wait_for_batches_that_the_model_does_not_contain(served, command, capsys):
     folder, _ = served
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name != LOCK_NAME}

@@ -272,7 +272,6 @@ CLASSIFIERS = {
 CHANGES = {
     "rounds": lambda model: model,
     "late labels": lambda model: model.observe(*reference()).observe(reference()[0][:50], ["new"] * 50),
-    "extended": lambda model: model.extend(*(part[:50] for part in reference()), max_reference=220),
 }
 
 
@@ -342,23 +341,6 @@ def test_a_ratio_of_many_columns(dtype, tmp_path):
             np.testing.assert_array_equal(getattr(loaded.pool_, name), getattr(ratio.pool_, name))
         for each in (ratio, loaded):
             each.partial_fit(batch)
-
-
-@pytest.mark.parametrize("n_rounds", rest_slow([103, 96]))
-@pytest.mark.parametrize("max_reference", [None, 200], ids=["longer", "same length"])
-@pytest.mark.parametrize("is_away", [False, True], ids=["memory", "held back"])
-def test_a_classifier_with_an_extended_reference(n_rounds, max_reference, is_away, tmp_path):
-    model = played(AdaptiveClassifier(), n_rounds, is_away=is_away)
-    proportions, visits = model.ratio_.pool_.proportions, model.ratio_.pool_.slots.visits
-    X = np.random.default_rng(4).normal(size=(50, 3))
-    model.extend(X, (X[:, 1] + X[:, 0] * X[:, 2] > 0.0).astype(int), max_reference=max_reference)
-    pool = model.ratio_.pool_
-    assert len(model.reference_weight_) == (max_reference or 250)
-    np.testing.assert_array_equal(pool.proportions, proportions)
-    np.testing.assert_array_equal(pool.slots.visits, visits)
-    for ratios in (pool.reference_ratios, *pool.slot_ratios[pool.slots.is_used]):
-        assert ratios.mean() == pytest.approx(1.0, abs=1e-9)
-    assert_goes_on(model, tmp_path, is_away=is_away)
 
 
 @pytest.mark.parametrize("parameters", [{"memory": 0}, {"memory": 9}, {"pool": "none"}], ids=str)

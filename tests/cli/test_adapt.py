@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from accous.cli import main
+from accous.model.performance import UNSEEN
 from accous.table.model import load_table_model
 from tests.cli.tables import fit_model, make_tables
 
@@ -118,7 +119,7 @@ def test_missing_labels_are_not_scored_and_new_classes_are_counted():
     pl.read_csv("stream.csv").with_columns(label=labels).write_csv("stream.csv")
     assert main([*ADAPT, "--label", "label"]) == 0
     assert load_table_model("model").job.n_scored == 100
-    assert load_table_model("model").model.measured_.unseen_classes == {"maybe": 2}
+    assert (load_table_model("model").model.state_.labelled.y == UNSEEN).sum() == 2
 
 
 def test_every_form_of_the_stream_gives_the_same_predictions(fitted, monkeypatch):

@@ -149,25 +149,20 @@ def write_stream() -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "turns_round", "answers"),
+    ("order", "turns_round", "codes"),
     [
-        ("--no-ordered", False, {"not known"}),
-        ("--ordered", True, {"no"}),
-        pytest.param("--ordered", False, {"yes", "not known"}, marks=pytest.mark.slow),
+        ("--no-ordered", False, {"no_backtest"}),
+        ("--ordered", True, {"backtest_scattered", "inputs_moved", "expected_beyond"}),
     ],
 )
-def test_inspect_shows_the_three_answers(order, turns_round, answers, capsys):
+def test_the_status_names_what_the_windows_of_the_reference_showed(order, turns_round, codes, capsys):
     write_reference(turns_round=turns_round, n_rows=600)
     write_stream()
     assert main([*FIT, order, "--drop", "day", "--estimator", "linear"]) == 0
     assert main(["adapt", "model", "stream.csv", "-o", "predictions.csv", "--quiet"]) == 0
     capsys.readouterr()
-    assert main(["inspect", "model", "--json"]) == 0
-    state = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-    trust = load_table_model("model").model.trust_
-    for name in ("inputs", "adaptation", "predictions"):
-        assert state[f"trust_{name}"] == getattr(trust, name).answer
-        assert state[f"trust_{name}"] in ("yes", "no", "not known")
-    assert state["trust_predictions"] in answers
-    assert state["estimated_error_low"] <= state["estimated_error"] <= state["estimated_error_high"]
-    assert (state["backtest"] is None) == (order == "--no-ordered")
+    assert main(["status", "model", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert found["state"] == "uncertain"
+    assert found["reasons"][0]["code"] in codes
+    assert found["low"] <= found["value"] <= found["high"]

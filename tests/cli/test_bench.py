@@ -183,4 +183,4 @@ def test_a_plug_in_that_cannot_be_loaded_takes_no_other_command_with_it(monkeypa
     monkeypatch.setattr(cli, "app", cli.make_app())
     assert main(["bench", "list"]) == 1
     assert "accous bench cannot be loaded (no module of that name)" in capsys.readouterr().err
-    assert main(["inspect", "gone"]) == 1
+    assert main(["status", "gone"]) == 1

@@ -137,7 +137,7 @@ def test_accous_follows_the_drift_and_the_fixed_model_does_not():
 @pytest.mark.parametrize(("n_rounds", "batch_size"), [(300, 1), (21, 3)])
 def test_all_labels_come_late_and_are_only_measured_with(n_rounds, batch_size):
     race = run_race(make_stream("squ", n_rounds=n_rounds, batch_size=batch_size, seed=0))
-    assert race.model.measured_.n_labelled == n_rounds * batch_size
+    assert len(race.model.state_.labelled) == n_rounds * batch_size
     quiet = accous.AdaptiveClassifier(standardize=False).fit(*race.stream.reference())
     for batch in race.stream:
         quiet.adapt(batch.X)
@@ -185,11 +185,11 @@ def test_alone_or_asked_for_help_it_lists_the_commands(arguments, capsys):
 
 
 def test_help_loads_no_numerical_library():
-    commands = "demo", "fit", "adapt", "report", "inspect"
+    commands = "demo", "fit", "adapt", "report", "status"
     calls = "; ".join(f"main(['{command}', '--help'])" for command in commands)
     code = f"import sys; from accous.cli import main; {calls}; print(*sys.modules, sep='\\n')"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "Usage: accous inspect" in run.stdout
+    assert "Usage: accous status" in run.stdout
     assert not set(run.stdout.split()) & {"numpy", "scipy", "sklearn", "matplotlib", "polars", "plotly"}
 
 
@@ -197,7 +197,7 @@ def test_it_runs_as_a_module(forks):
     assert forks.run("accous", "demo", "--rounds", "0", check=2).stderr.startswith("accous: --rounds")
 
 
-@pytest.mark.parametrize(("typed", "expected"), [("accous in", "inspect"), ("accous adapt --sa", "--save-every")])
+@pytest.mark.parametrize(("typed", "expected"), [("accous st", "status"), ("accous adapt --sa", "--save-every")])
 def test_the_shell_completes_commands_and_options(typed, expected, forks):
     asked = {"_ACCOUS_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
     assert forks.run("accous", env=os.environ | asked).stdout.split() == [expected]

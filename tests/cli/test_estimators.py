@@ -11,7 +11,6 @@ from sklearn.naive_bayes import GaussianNB
 
 import accous
 from accous.cli import main
-from accous.model.snapshot import Snapshot
 from tests.cli.tables import write_tables
 from tests.cli.test_kill import compare, run_well
 from tests.cli.test_numbers import tables as number_tables
@@ -113,22 +112,16 @@ def test_a_name_of_ours_needs_no_repeating(folder, capsys):
     pl.read_csv("reference.csv").head(100).write_csv("reference.csv")
     assert main([*FIT, "boosting", "--no-ordered"]) == 0
     assert main(["predict", "model", "stream.csv", "-o", "predictions.csv", "--quiet"]) == 0
-    assert main(["inspect", "model", "--json"]) == 0
-    assert '"estimator": "boosting"' in capsys.readouterr().out
+    assert main(["status", "model"]) == 0
+    assert accous.load("model").settings["estimator"] == "boosting"
     assert accous.load("model").model.estimator is not None
 
 
-def test_an_old_estimate_says_so(folder, capsys, monkeypatch):
+def test_the_status_of_your_own_code_needs_its_name(folder, capsys):
     assert main([*FIT, "cli_models:make", "--no-ordered"]) == 0
-    monkeypatch.setattr(Snapshot, "_age", lambda *_: 17)
-    named = ["model", "--estimator", "cli_models:make", "--quiet"]
-    adapt = ["adapt", named[0], "stream.csv", "-o", "predictions.csv", *named[1:]]
-    assert main(adapt) == 0
-    capsys.readouterr()
-    assert main(["inspect", *named]) == 0
-    assert "17 rounds old" in capsys.readouterr().out
-    assert main(["report", *named, "-o", "report.html"]) == 0
-    assert "17 rounds old" in (folder / "report.html").read_text()
+    assert main(["status", "model"]) == 1
+    assert "--estimator cli_models:make" in capsys.readouterr().err
+    assert main(["status", "model", "--estimator", "cli_models:make"]) == 0
 
 
 def test_fit_says_how_rarely_a_costly_predictor_is_refitted(folder, capsys):

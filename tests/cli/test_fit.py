@@ -168,3 +168,49 @@ def test_the_order_of_rows_without_dates_is_found_and_said_in_one_line(turns, ca
     said = [remark["text"] for remark in record["remarks"] if remark["kind"] == "order"]
     assert len(said) == 1
     assert said[0] in printed.err
+
+
+# --- what the model is judged by --------------------------------------------------------------------------------
+
+
+def test_the_metric_is_that_of_the_model_and_costs_follow_the_classes(capsys):
+    make_tables()[1].write_csv("stream.csv")
+    # In another order than the classes: to miss a yes costs five times as much as a false alarm.
+    Path("costs.csv").write_text("truth,yes,no\nyes,0,5\nno,1,0\n")
+    fit = [
+        "fit",
+        "reference.csv",
+        "--label",
+        "label",
+        "--drop",
+        "id",
+        "--estimator",
+        "linear",
+        "-o",
+        "costly",
+        "--quiet",
+    ]
+    assert main([*fit, "--metric", "cost", "--cost", "costs.csv", "--threshold", "0.2"]) == 0
+    model = load_table_model(Path("costly"))
+    assert model.model.rules_.measures.costs.tolist() == [[0.0, 1.0], [5.0, 0.0]]
+    assert (model.performance().metric, model.status_.state) == ("cost", model.current().to_json()["state"])
+    assert model.performance("recall").at_fit > 0.9  # nearly all have a probability above the threshold
+    capsys.readouterr()
+    assert main(["adapt", "costly", "stream.csv", "-o", "costly.csv", "--quiet", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["metric"], found["basis"]) == ("cost", "expected")
+    assert found["low"] < found["value"] < found["high"]
+
+
+@pytest.mark.parametrize(("n_rare", "is_told"), [(30, True), (90, False)])
+def test_a_rare_class_gets_another_metric_suggested(n_rare, is_told, capsys):
+    number = pl.int_range(pl.len())
+    label = pl.when(number % 300 < n_rare).then(pl.lit("rare")).otherwise(pl.lit("usual"))
+    make_tables()[0].with_columns(label=label.shuffle(seed=0)).write_csv("reference.csv")
+    fit = ["fit", "reference.csv", "--label", "label", "-o", "rare", "--force", "--json", "--estimator", "linear"]
+    for options, is_here in (([], is_told), (["--metric", "roc_auc"], False)):
+        capsys.readouterr()
+        assert main([*fit, *options]) == 0
+        remarks = {each["kind"]: each["text"] for each in json.loads(capsys.readouterr().out)["remarks"]}
+        assert ("metric" in remarks) is is_here
+        assert not is_here or "recall:rare" in remarks["metric"]

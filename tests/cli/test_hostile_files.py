@@ -228,8 +228,10 @@ def test_a_reference_of_few_rows_has_no_accuracy_and_gives_a_model_all_the_same(
     assert json.loads(capsys.readouterr().out)["accuracy"] is None
     assert main(["adapt", "new", "stream.csv", "-o", "other.csv", "-q"]) == 0
     capsys.readouterr()
-    assert main(["inspect", "new", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["reference_accuracy"] is None
+    assert main(["status", "new", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["state"], found["value"], found["reasons"][0]["code"]) == ("uncertain", None, "not_defined")
+    assert main(["status", "new", "--by", "a"]) in (1, 2)
     assert main(["report", "new"]) == 0
 
 

@@ -25,11 +25,6 @@ def tables() -> tuple[pl.DataFrame, pl.DataFrame]:
     return frame[:N_REFERENCE], frame[N_REFERENCE:]
 
 
-def discounted(errors: pl.Series) -> float:
-    """The mean in which a row counts half after 500 others."""
-    return float(np.average(errors, weights=0.5 ** (np.arange(len(errors) - 1, -1, -1) / 500)))
-
-
 FIT = ["fit", "reference.csv", "--target", "minutes", "--ordered", "-o", "model"]
 
 
@@ -72,7 +67,9 @@ def test_a_run_writes_numbers_with_their_intervals_and_scores_them(capsys):
     inside = ((found["low"] <= truth) & (truth <= found["high"])).mean()
     assert 0.8 < inside < 1.0
     table_model = accous.load("model")
-    assert table_model.measured_.error == pytest.approx(discounted(errors))
+    now = table_model.performance()
+    assert (now.metric, now.basis, now.n_labels) == ("mean_absolute_error", "labels", N_STREAM)
+    assert now.value == pytest.approx(errors.mean(), rel=0.1)  # older ones count less
     totals = table_model.history.totals()
     assert totals["n_wrong"] == pytest.approx(errors.sum())
     assert (totals["n_rows"], totals["n_scored"]) == (N_STREAM, N_STREAM)
@@ -91,29 +88,22 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_bytes():
     assert Path("parts.csv").read_bytes() == whole
 
 
-def test_late_labels_and_rows_that_join(capsys):
+def test_late_labels_measure_in_the_unit_of_the_target():
     assert main(["adapt", "model", "stream.csv", "-o", "out.csv", "--quiet"]) == 0
     assert main(["labels", "model", "stream.csv", "--label", "minutes", "--quiet"]) == 0
     errors = (pl.read_csv("stream.csv")["minutes"] - pl.read_csv("out.csv")["prediction"]).abs()
-    assert accous.load("model").measured_.error == pytest.approx(discounted(errors))
-    capsys.readouterr()
-    assert main(["extend", "model", "stream.csv", "--label", "minutes", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["joined"] == 120
-    assert len(accous.load("model").model.targets_) == 420
+    assert accous.load("model").performance().value == pytest.approx(errors.mean(), rel=0.05)
 
 
-def test_the_state_and_the_report_speak_in_the_unit_of_the_target(capsys):
+def test_the_state_speaks_in_the_unit_of_the_target(capsys):
     assert main(["adapt", "model", "stream.csv", "-o", "out.csv", "--label", "minutes", "--quiet"]) == 0
-    assert main(["report", "model", "-o", "report.html", "--quiet"]) == 0
-    assert '"title": "mean absolute error", "percent": false' in Path("report.html").read_text()
     capsys.readouterr()
-    assert main(["inspect", "model", "--json"]) == 0
+    assert main(["status", "model", "--metric", "bias,pinball:0.9", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
-    assert (record["task"], record["loss"], record["classes"]) == ("regression", "absolute", [])
-    assert record["estimated_error"] > 1.0
-    assert main(["inspect", "model", "--fail-if", "measured_loss > 1.5", "--fail-if", "measured_loss > 100"]) == 3
-    alert = json.loads(capsys.readouterr().out)
-    assert (alert["alert"], alert["value"]) == ("measured_loss > 1.5", record["measured_error"])
+    truth, found = pl.read_csv("stream.csv")["minutes"], pl.read_csv("out.csv")["prediction"]
+    assert (record["metric"], record["basis"]) == ("mean_absolute_error", "labels")
+    assert record["metrics"]["bias"]["value"] == pytest.approx((found - truth).mean(), abs=0.5)
+    assert main(["status", "model", "--metric", "roc_auc"]) == 2
 
 
 def test_predict_learns_nothing(capsys):
@@ -148,9 +138,10 @@ def test_frames_in_python():
     assert found.columns == ["line", "round", "prediction", "low", "high", "ratio"]
     model.observe(stream[:20], predictions=found)
     errors = (stream["minutes"][:20] - found["prediction"]).abs()
-    assert model.measured_.error == pytest.approx(discounted(errors))
-    model.extend(stream[:20])
-    assert len(model.model.targets_) == N_REFERENCE + 20
+    labelled = model.model.state_.labelled
+    assert np.abs(labelled.predicted - labelled.y) == pytest.approx(errors.to_numpy())
+    model.observe(stream[20:60])
+    assert model.learned_[-1].n_labels == 60
 
 
 def test_a_row_that_leaves_all_weight_to_one_row_of_the_reference_has_no_interval():
@@ -164,21 +155,3 @@ def test_a_row_that_leaves_all_weight_to_one_row_of_the_reference_has_no_interva
     assert found["low"].null_count() == found["high"].null_count() > 0
     assert found["low"].null_count() < found.height
     assert found["prediction"].is_finite().all()
-
-
-@pytest.mark.parametrize("is_late", [False, True])
-def test_intervals_that_do_not_hold_are_named(is_late, capsys):
-    moved = pl.read_csv("stream.csv").with_columns(pl.col("minutes") + 9.0)
-    moved.write_csv("stream.csv")
-    adapt = ["adapt", "model", "stream.csv", "-o", "out.csv"]
-    assert main(adapt if is_late else [*adapt, "--label", "minutes"]) == 0
-    if is_late:
-        assert main(["labels", "model", "stream.csv"]) == 0
-    printed = "".join(capsys.readouterr())
-    assert main(["inspect", "model", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["intervals"]
-    out, truth = pl.read_csv("out.csv"), moved["minutes"]
-    assert found["share_inside"] == pytest.approx(discounted(truth.is_between(out["low"], out["high"]).cast(float)))
-    assert found["sentence"] in printed
-    assert main(["report", "model", "-o", "report.html"]) == 0
-    assert found["sentence"] in Path("report.html").read_text()

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from accous.cli import main
-from tests.cli.tables import make_tables
 
 
 def _other_name(kind: str, of: str, name: str) -> str:
@@ -19,6 +18,7 @@ def _other_name(kind: str, of: str, name: str) -> str:
     ("of", "link", "arguments", "sentence"),
     [
         ("stream.csv", "p.csv", ["adapt", "model", "stream.csv", "-o", "p.csv"], "STREAM and --output"),
+        ("stream.csv", "p.csv", ["ask", "model", "stream.csv", "-n", "5", "-o", "p.csv"], "STREAM and --output"),
         ("stream.csv", "p.csv", ["predict", "model", "stream.csv", "-o", "p.csv"], "ROWS and --output"),
         ("stream.csv", "p.parquet.partial", ["adapt", "model", "stream.csv", "-o", "p.parquet"], "STREAM and --output"),
         ("stream.csv", "p.csv.predicting", ["predict", "model", "stream.csv", "-o", "p.csv"], "ROWS and --output"),
@@ -54,19 +54,6 @@ def test_a_link_to_an_input_is_refused(fitted_folder, kind, of, link, arguments,
     assert printed.count("\n") == 1
     assert Path(of).read_bytes() == before
     assert Path(link).exists()
-
-
-def test_rows_set_aside_by_extend_do_not_replace_the_rows(fitted_folder, capsys):
-    """`extend` has no --force, so the link must appear after the check for files that exist: a link to nothing yet."""
-    Path("r.csv").symlink_to("later.csv")
-    reference, _ = make_tables()
-    options = ["--label", "label", "--on-bad-row", "skip", "--rejects", "r.csv", "--quiet"]
-    assert main(["extend", "model", "later.csv", *options]) == 2
-    assert "LABELLED and --rejects are the same file" in capsys.readouterr().err
-    reference.write_csv("later.csv")
-    before = Path("later.csv").read_bytes()
-    assert main(["extend", "model", "later.csv", *options]) == 2
-    assert Path("later.csv").read_bytes() == before
 
 
 def test_a_link_to_another_file_is_written_through(fitted_folder):

@@ -212,12 +212,12 @@ def test_a_terminal_has_a_progress_bar_with_the_running_errors(start):
 
 
 def test_on_a_terminal_commands_that_may_take_long_say_what_they_do(folder, start, fitted):
-    """`labels`, `extend` and `report` read files of any length."""
+    """`labels`, `ask` and `report` read files of any length."""
     fitted["stream"].write_csv(folder / "labelled.csv")
     run_here(folder, "adapt", "model", "stream.csv", "-o", "predictions.csv", "--quiet")
     for text, arguments in {
+        "Choosing rows": ["ask", "model", "stream.csv", "-n", "5", "-o", "asked.csv"],
         "Joining the labels": ["labels", "model", "labelled.csv", "--label", "label"],
-        "Reading the rows and fitting again": ["extend", "model", "labelled.csv"],
         "Writing the report": ["report", "model", "-o", "report.html"],
     }.items():
         assert text in shown_on_a_terminal(start, *arguments)

@@ -87,7 +87,7 @@ def test_a_table_hands_over_to_a_stream_of_json(tmp_path, capsys):
     both = pd.concat([before[before["kind"] != "state"], read_sink(tmp_path / "second")], ignore_index=True)
     assert_same(both, pd.concat([first, second], ignore_index=True))
     # Without verdicts and states, and with nothing left waiting.
-    bare = ["--trust-every", "0", "--no-states", "--lateness", "1000", "--last"]
+    bare = ["--status-every", "0", "--no-states", "--lateness", "1000", "--last"]
     assert main([*run, str(tmp_path / "in"), "-o", str(tmp_path / "bare"), *chosen, *bare]) == 0
     found = pd.read_parquet(tmp_path / "bare")
     assert set(found["kind"]) <= {"prediction", "event"}

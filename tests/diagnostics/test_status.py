@@ -79,7 +79,7 @@ def test_tolerances():
 def test_advice_has_a_number():
     few = state(ERROR, 0.1, 0.05, 0.15, "expected", fit=0.1)
     assert few.advice == Advice(Action.LABEL, 100)
-    assert few.advice.command == "accous ask MODEL -n 100"
+    assert few.advice.command == "accous ask MODEL STREAM -n 100 -o to_label.csv"
     undecided = state(ERROR, 0.14, 0.06, 0.26, "labels", fit=0.1, n_labels=30)
     assert undecided.advice.n == 90
 

@@ -1,6 +1,6 @@
 """A fuzzer of the command line: mutated tables and labels and damaged models, of classes and of numbers.
 
-Cases run fit, adapt, predict, labels, extend, backtest, report and inspect.
+Cases run fit, adapt, predict, labels, backtest, report and status.
 
 ``python -m tests.fuzz --cases 100000 --seed 0 --jobs 2`` plays cases 0 to 99,999; ``--case K`` plays one of them again
 and shows its commands.

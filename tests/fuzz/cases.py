@@ -17,9 +17,9 @@ import polars as pl
 
 import accous
 from accous.table.readers import partial_path
+from accous.table.store import STORE_NAME
 from tests.fuzz.damage import Inputs, damage_bytes, draw_inputs, mutate_grid
 from tests.fuzz.running import (
-    N_REFERENCE,
     RATIOS,
     Run,
     base_model,
@@ -120,10 +120,10 @@ class Scene:
     def look_at_model(self) -> None:
         """Inspect the model and report on it, as it is now."""
         if self.random.random() < 0.5:
-            run = self.run("inspect", self.model, "--json")
-            self.expect(run.exit_code != 0 or "rounds" in json.loads(run.out), "inspect --json has no rounds")
+            run = self.run("status", self.model, "--json")
+            self.expect(run.exit_code != 0 or "rounds" in json.loads(run.out), "status --json has no rounds")
         elif self.random.random() < 0.5:
-            self.run("inspect", self.model)
+            self.run("status", self.model)
         if self.random.random() < 0.3:
             report = self.folder / "report.html"
             if self.run("report", self.model, "-o", report, "--force").exit_code == 0:
@@ -338,8 +338,8 @@ def _has_other_labels(run: Run) -> bool:
 
 
 def _predict(scene: Scene, asked: _Asked) -> None:
-    """Predict the same rows without learning: the model's folder stays as it is, and a failure leaves no output."""
-    files, output = files_in(scene.model), scene.folder / "only_predicted.csv"
+    """Predict the same rows without learning: the model stays, the store may grow, and a failure leaves no output."""
+    files, output = files_in(scene.model) | {STORE_NAME: b""}, scene.folder / "only_predicted.csv"
     options, given = [], iter(asked.options)
     for option in given:
         if option in ("--label", "--by", "--batch-size", "--save-every", "--rejects"):
@@ -347,7 +347,7 @@ def _predict(scene: Scene, asked: _Asked) -> None:
         elif option != "--learn-first":
             options.append(option)
     run = scene.run("predict", scene.model, asked.inputs.path, "-o", output, *options)
-    scene.expect(files_in(scene.model) == files, "predict changed the model's folder")
+    scene.expect(files_in(scene.model) | {STORE_NAME: b""} == files, "predict changed the model")
     scene.expect(output.is_file() == (run.exit_code == 0), "predict left an output behind, or none")
     scene.expect(not list(scene.folder.glob("*.predicting*")), "predict left an unfinished output behind")
 
@@ -364,19 +364,19 @@ def use_a_damaged_folder(scene: Scene) -> None:
     output, report = scene.folder / "predictions.csv", scene.folder / "report.html"
     label = ["--label", inputs.label]
     commands: list[list[object]] = [
-        ["inspect", scene.model, "--json"],
-        ["inspect", scene.model, "-q"],
+        ["status", scene.model, "--json"],
+        ["status", scene.model, "--by", "x"],
         ["report", scene.model, "-o", report, "-q"],
         ["adapt", scene.model, inputs.path, "-o", output, "-q", *inputs.options],
         ["labels", scene.model, inputs.path, "-q", *inputs.options],
-        ["extend", scene.model, inputs.path, *label, "-q", *inputs.options],
         ["fit", inputs.path, *label, "-o", scene.model, "-q", *inputs.options],
         ["fit", inputs.path, *label, "-o", scene.model, "-q", "--force", *inputs.options],
     ]
     for command in random.sample(commands, 3):
-        before = files_in(scene.model) if scene.model.is_dir() else {}
+        # Who opens the store takes back what no saved model has.
+        before = files_in(scene.model) | {STORE_NAME: b""} if scene.model.is_dir() else {}
         run = scene.run(*command)
-        after = files_in(scene.model) if scene.model.is_dir() else {}
+        after = files_in(scene.model) | {STORE_NAME: b""} if scene.model.is_dir() else {}
         scene.expect(run.exit_code == 0 or after == before, f"{command[0]} failed and changed the folder")
         if command[0] == "report" and run.exit_code == 0:
             scene.problems += problems_of_report(report)
@@ -453,11 +453,10 @@ _DAMAGES: list[Callable[[Path, Random], None]] = [
 
 
 _OUTPUT = "predictions.csv"
-_N_ALWAYS_KEPT = 5  # rows of each class, or rows where numbers are predicted
 
 
 def measure_late_labels(scene: Scene) -> None:
-    """Give late labels of a stream: each counts once, whatever the file; then the clean ones can be counted."""
+    """Give late labels of a stream: each counts once, whatever the file; then the clean ones do. The model goes on."""
     labels = _follow_and_draw_labels(scene)
     n_rows = loaded(scene.model).job.n_rows
     scene.write(labels)
@@ -468,42 +467,9 @@ def measure_late_labels(scene: Scene) -> None:
     scene.expect(again.exit_code == 0, f"clean labels cannot be counted: {again.err}")
     _expect_labels(scene, n_rows)
     if run.exit_code != 0 and again.exit_code == 0:
-        n_labelled = loaded(scene.model).model.measured_.n_labelled
+        n_labelled = _n_labelled(scene)
         scene.expect(n_labelled == n_rows, f"{n_labelled} labels count for {n_rows} rows")
-    scene.look_at_model()
-
-
-def extend_a_reference(scene: Scene) -> None:
-    """Let labelled rows, or late labels of a stream, join the reference: each joins once, and the model goes on."""
-    random = scene.random
-    labels = _follow_and_draw_labels(scene)
-    given = labels if random.random() < 0.4 else scene.draw("labelled", random.choice([1, 10, 25]))
-    scene.write(given)
-    options, most = _draw_extend_options(scene)
-    rejects = scene.folder / "rejects.csv"
-    if is_foreign := "--rejects" in options and random.random() < 0.3:
-        rejects.write_text("not ours")
-    label = [] if given is labels else ["--label", given.label]
-    run = _change_once(scene, given, "extend", given.path, *given.options, *label, *options, key="joined")
-    scene.expect(not is_foreign or rejects.read_text() == "not ours", "rejects replaced a file of somebody else's")
-    if run.exit_code == 0 and json.loads(run.out)["joined"]:
-        n_rows, n_classes = len(loaded(scene.model).model.task_), max(1, len(loaded(scene.model).kind.names))
-        scene.expect(n_rows <= max(most, _N_ALWAYS_KEPT * n_classes), f"the reference has {n_rows} rows, over {most}")
     _go_on(scene)
-
-
-def _draw_extend_options(scene: Scene) -> tuple[list[str], int]:
-    """Draw options, and how many rows the reference may have with them."""
-    random = scene.random
-    options = random.choice([[], [], ["--ordered"], ["--no-ordered"]])
-    options = options + random.choice([[], ["--drop-rows", "least-weight"]])
-    if random.random() < 0.5:
-        options += ["--on-bad-row", "skip"]
-        options += ["--rejects", str(scene.folder / "rejects.csv")] if random.random() < 0.4 else []
-    most = random.choice([2, 10, 45, 1000])
-    if random.random() < 0.6:
-        return [*options, "--max-reference", str(most)], most
-    return options, 2 * N_REFERENCE
 
 
 def backtest_a_reference(scene: Scene) -> None:
@@ -532,10 +498,11 @@ def backtest_a_reference(scene: Scene) -> None:
 
 
 def _follow_and_draw_labels(scene: Scene) -> Inputs:
-    """Follow a clean stream, and draw a file with the labels of its rows, found by line, by a key or by position."""
+    """Follow a clean stream, and draw a file with the labels of its rows, found by line, by id or by a key."""
     random = scene.random
     is_embedding = scene.table_format == "npy"
-    scene.put_model(is_embedding=is_embedding)
+    # One file has been predicted, so that its lines name its rows.
+    scene.put_model(is_embedding=is_embedding, is_experienced=False)
     n_rows = random.choice([1, 12, 30])
     if is_embedding:
         rows, values = make_vectors(random, n_rows, has_classes=not scene.predicts_numbers)
@@ -548,35 +515,26 @@ def _follow_and_draw_labels(scene: Scene) -> Inputs:
         grid.header[-1:] = ["id"]
         grid.rows = [[*row, f"k{number}"] for number, row in enumerate(grid.rows)]
         stream.write_bytes(encode_grid(grid, dialect, random))
-        options = dialect.options + random.choice([[], ["--keep", "id"]])
+        options = dialect.options + random.choice([[], ["--key", "id"]])
     batch_size = random.choice(["1", "5", "10"])
     adapt = ["adapt", scene.model, stream, "-o", scene.folder / _OUTPUT, "-q", "--batch-size", batch_size]
     run = scene.run(*adapt, *options)
     scene.expect(run.exit_code == 0, f"a clean stream cannot be followed: {run.err}")
-    return _draw_label_file(scene, texts, has_key="--keep" in options)
+    return _draw_label_file(scene, texts, has_key="--key" in options)
 
 
 def _draw_label_file(scene: Scene, texts: list[str], *, has_key: bool) -> Inputs:
     random = scene.random
-    lines = pl.read_csv(scene.folder / _OUTPUT)["line"].to_list()
-    joined_by = random.choice(["line", "position", *(["id"] if has_key else [])])
-    if joined_by == "position":
-        grid = Grid([LABEL], [[text] for text in texts])
-    else:
-        keys = lines if joined_by == "line" else [f"k{number}" for number in range(len(texts))]
-        grid = Grid([joined_by, LABEL], [[str(key), text] for key, text in zip(keys, texts, strict=True)])
-    if scene.table_format == "npy" and joined_by == "position" and random.random() < 0.7:
-        clean = encode_array(np.array([float(text) if "." in text else int(text) for text in texts]))
-        path = scene.folder / "labels.npy"
-        content, done = damage_bytes(clean, random, random.choice([0, 1]), is_text=False)
-        return Inputs({path: content}, {path: clean}, path, "", [], [], done, is_text=False)
+    name = "id" if has_key else random.choice(["line", "id"])
+    places = pl.read_csv(scene.folder / _OUTPUT, infer_schema=False)[name].to_list()
+    grid = Grid([name, LABEL], [list(row) for row in zip(places, texts, strict=True)])
     named = scene.table_format if scene.table_format != "npy" else "csv"
     dialect = draw_dialect(random, named) if random.random() < 0.5 else Dialect(random.choice(["csv", "jsonl"]))
     path, mutated = scene.folder / f"labels{dialect.suffix}", grid.copy()
     n_changes, n_damages = random.choice([(0, 0), (1, 0), (1, 0), (2, 0), (4, 0), (0, 1)])
     done = mutate_grid(mutated, random, n_changes)
     content, names = damage_bytes(encode_grid(mutated, dialect, random), random, n_damages, is_text=dialect.is_text)
-    options = dialect.options + (["--key", "id"] if joined_by == "id" else [])
+    options = dialect.options + (["--key", "id"] if has_key else [])
     clean = encode_grid(grid, dialect, random)
     return Inputs({path: content}, {path: clean}, path, LABEL, options, grid.header, done + names, dialect.is_text)
 
@@ -589,9 +547,9 @@ def _change_once(scene: Scene, given: Inputs, command: str, *arguments: object, 
     if run.exit_code != 0:
         scene.expect(files_in(scene.model) == files, f"{command} failed and changed the folder")
     else:
-        scene.problems += [] if command == "extend" else problems_of_folder(before, scene.model)
+        scene.problems += problems_of_folder(before, scene.model)
         files = files_in(scene.model)
-        again = scene.run(command, scene.model, *_without_rejects(arguments), "--json")
+        again = scene.run(command, scene.model, *arguments, "--json")
         scene.expect(again.exit_code == 0, f"{command} failed when run again: {again.err}")
         if again.exit_code == 0:
             scene.expect(json.loads(again.out)[key] == 0, f"{command} took rows twice: {again.out}")
@@ -602,18 +560,13 @@ def _change_once(scene: Scene, given: Inputs, command: str, *arguments: object, 
     return run
 
 
-def _without_rejects(arguments: tuple[object, ...]) -> list[object]:
-    """A file of rejects that the first run has written is in the way of the second."""
-    kept = list(arguments)
-    if "--rejects" in kept:
-        place = kept.index("--rejects")
-        del kept[place : place + 2]
-    return kept
+def _n_labelled(scene: Scene) -> int:
+    labelled = loaded(scene.model).model.state_.labelled
+    return 0 if labelled is None else len(labelled)
 
 
 def _expect_labels(scene: Scene, n_rows: int) -> None:
-    measured = loaded(scene.model).model.measured_
-    n_labelled = 0 if measured is None else measured.n_labelled
+    n_labelled = _n_labelled(scene)
     scene.expect(n_labelled <= n_rows, f"{n_labelled} labels count for {n_rows} rows")
 
 
@@ -640,7 +593,6 @@ PLOTS: list[tuple[Callable[[Scene], None], tuple[str, ...], int]] = [
     (grow_a_stream, FORMATS, 2),
     (use_a_damaged_folder, FORMATS, 3),
     (measure_late_labels, FORMATS, 3),
-    (extend_a_reference, FORMATS, 3),
     (backtest_a_reference, FORMATS, 2),
 ]
 # Every save puts its files on the disk; in memory that takes no time.

@@ -189,7 +189,7 @@ def problems_of_predictions(path: Path, n_bytes: int, classes: list[str], kept: 
     if not n_rows:
         return []
     found = [f"p_{label}" for label in classes] if classes else ["low", "high"]
-    names = ["line", *kept, "round", "prediction", *found, "ratio"]
+    names = [name for name in ["line", "id"] if name not in kept] + [*kept, "round", "prediction", *found, "ratio"]
     if frame.columns != names:
         return [f"the predictions have the columns {frame.columns}, not {names}"]
     ratios = frame["ratio"].cast(pl.Float64).to_numpy()
@@ -276,7 +276,7 @@ def _refuse(word: str) -> Any:
 
 
 RATIOS = ("accous", "ulsif", "kliep", "kmm", "lr", "olre", "none")
-N_REFERENCE, _N_STREAM = 40, 40
+_N_REFERENCE, _N_STREAM = 40, 40
 
 
 @cache
@@ -285,7 +285,7 @@ def base_model(kind: str, ratio: str, *, is_experienced: bool) -> dict[str, byte
     random = Random(f"{kind} {ratio}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        label = _write(folder / "reference", kind, random, N_REFERENCE)
+        label = _write(folder / "reference", kind, random, _N_REFERENCE)
         suffix = ".npy" if kind.startswith("embedding") else ".csv"
         model, stream = folder / "model", folder / f"stream{suffix}"
         _fit(str(folder / f"reference{suffix}"), label, ratio, model)

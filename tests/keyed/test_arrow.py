@@ -100,13 +100,13 @@ def test_of_several_states_the_newest_counts(tmp_path, adapter, model, table):
     assert states_in(tmp_path / "out") == {"shop 1": expected}
 
 
-def test_a_folder_is_written_anew_with_a_verdict_for_every_key(tmp_path, model, table):
+def test_a_folder_is_written_anew_with_a_status_for_every_key(tmp_path, model, table):
     pq.write_table(table, tmp_path / "rows.parquet")
-    for buckets, trust_every, n_verdicts in ((5, 64, 7), (2, None, 0)):
-        options = {"key": "shop", "time": "when", "buckets": buckets, "trust_every": trust_every}
+    for buckets, status_every, n_readings in ((5, 64, 7), (2, None, 0)):
+        options = {"key": "shop", "time": "when", "buckets": buckets, "status_every": status_every}
         adapt_folder(tmp_path / "rows.parquet", model, tmp_path / "out", **options)
         kinds = ds.dataset(tmp_path / "out").to_table()["kind"].to_pylist()
-        assert (kinds.count("prediction"), kinds.count("trust")) == (N_ROWS, n_verdicts)
+        assert (kinds.count("prediction"), kinds.count("status")) == (N_ROWS, n_readings)
     with pytest.raises(DataError, match="resumes from"):
         adapt_folder(tmp_path / "rows.parquet", model, tmp_path / "out", key="shop", resume=tmp_path / "out")
     assert len(states_in(tmp_path / "out")) == 7

@@ -150,7 +150,7 @@ def test_worst_first_with_columns_and_times(readings):
     assert moved.effective_rows < 200
     assert found["still"].drift < 0.2
     assert found["still"].changes == 0
-    assert found["still"].estimated_error == pytest.approx(found["still"].fixed_error)
+    assert found["still"].value == pytest.approx(found["still"].at_fit, abs=0.03)
     assert found["back <b>"].changes >= 1
     assert found["back <b>"].drift < 0.3
     assert (found["young"].rounds, found["young"].rows) == (0, 0)
@@ -160,8 +160,9 @@ def test_a_key_keeps_no_rows_and_readings_change_no_state(adapter):
     state, _, _ = adapter.step(None, drifting(750, 5, 0.0))
     before = bytes(state)
     (reading,) = fleet({"k": state}, adapter)
-    assert (reading.rows, reading.verdict) == (750, "not verified")
-    assert "keeps no recent rows" in reading.reason
+    assert (reading.rows, reading.state, reading.basis) == (750, "uncertain", "expected")
+    assert [each["code"] for each in reading.reasons] == ["no_backtest", "labels_too_few"]
+    assert (reading.advice["code"], reading.advice["n"] >= 50) == ("label", True)
     assert state == before
     assert adapter.step(state, drifting(20, 6))[0] == adapter.step(before, drifting(20, 6))[0]
 
@@ -171,8 +172,11 @@ def test_a_key_is_judged_as_the_classifier_would_be(readings):
     for batch in (drifting(200, 1, 0.0) + SHIFT).reshape(40, 5, 4):
         single.adapt(batch)
     moved = next(reading for reading in readings if reading.key == "moved")
-    assert moved.estimated_error == pytest.approx(single.risk_.adapted, abs=0.02)
-    assert moved.fixed_error == pytest.approx(single.risk_.fixed, abs=0.01)
+    now = single.performance()
+    assert (moved.metric, moved.at_fit) == (now.metric, pytest.approx(now.at_fit))
+    assert moved.value == pytest.approx(now.value, abs=0.05)
+    assert moved.low < moved.value < moved.high
+    assert moved.drift == pytest.approx(single.current().coverage.drift_strength, abs=0.2)
     assert moved.effective_rows == pytest.approx(single.effective_sample_size_, rel=0.05)
 
 

@@ -369,7 +369,7 @@ def test_objects_that_are_times_are_sorted_as_before(times):
     assert read_order(times, 40).tolist() == np.argsort(SHUFFLED).tolist()
 
 
-def test_fit_extend_and_backtest_take_times_in_any_order_and_refuse_others(found):
+def test_fit_and_backtest_take_times_in_any_order_and_refuse_others(found):
     X, y = exchangeable()
     shuffled = np.random.default_rng(5).permutation(N_ROWS)
     days = np.datetime64("2024-01-01") + shuffled
@@ -379,7 +379,7 @@ def test_fit_extend_and_backtest_take_times_in_any_order_and_refuse_others(found
     by_time = AdaptiveClassifier().fit(X[shuffled], y[shuffled], order=shuffled)
     assert model.backtest_ == by_time.backtest_ == found
     texts = pd.to_datetime(np.sort(days)).strftime("%m/%d/%Y")
-    for call in (AdaptiveClassifier().fit, partial(backtest, AdaptiveClassifier()), model.extend):
+    for call in (AdaptiveClassifier().fit, partial(backtest, AdaptiveClassifier())):
         with pytest.raises(DataError, match="'01/01/2024' in row 0"):
             call(X, y, order=texts)
 

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import TruncatedSVD
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
@@ -133,7 +134,7 @@ REFUSALS = {
             ),
             "y holds (None|NaN) in row 5",
         )
-        for method in ("observe", "extend", "audit")
+        for method in ("observe", "audit")
         for value in (None, np.nan)
     },
 }
@@ -153,6 +154,20 @@ def test_what_scikit_learn_calls_a_wrong_type_is_a_type_error_too():
         fitted().step(sparse.csr_matrix(X))
     with pytest.raises(ValueError, match="infinity"):
         AdaptiveClassifier().fit(X, np.where(NUMBERS, np.inf, 0.0))
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array])
+def test_sparse_rows_are_read_where_the_users_parts_read_them(kind):
+    def error_now(rows):
+        ratio = OnlineDensityRatio(feature_map=TruncatedSVD(2, random_state=0))
+        model = AdaptiveClassifier(LogisticRegression(), ratio).fit(rows, NUMBERS)
+        model.step(rows[:50])
+        model.observe(rows[:50], NUMBERS[:50])
+        return model.snapshot().performance("error")
+
+    found, dense = error_now(kind(X)), error_now(X)
+    assert found.n_labels == 50
+    assert found.value == pytest.approx(dense.value, abs=0.01)
 
 
 PARAMETERS = {
@@ -181,7 +196,7 @@ def test_numbers_of_columns_rows_and_values_that_differ_are_named():
     for call in (model.predict, model.adapt, model.step, model.ratio_.partial_fit):
         with pytest.raises(DataError, match=r"2 features.* 3 features"):
             call(X[:, :2])
-    for fit in (AdaptiveClassifier().fit, AdaptiveRegressor().fit, model.extend, model.audit):
+    for fit in (AdaptiveClassifier().fit, AdaptiveRegressor().fit, model.audit):
         with pytest.raises(DataError, match=f"{n} rows but y has {n - 3} labels"):
             fit(X, NUMBERS[:-3])
     with pytest.raises(DataError, match=f"y has {n - 3} values for {n} rows"):

@@ -250,7 +250,7 @@ def test_scikit_learn_accepts_it(kind, fewest_rows, monkeypatch):
 
 def test_few_rows_have_the_linear_predictor_alone():
     model = AdaptiveClassifier("auto").fit(ROWS[:499], LABELS[:499])
-    assert (model.combination_.share, model.held_out_) == (0.0, None)
+    assert (model.combination_.share, model.combination_.errors) == (0.0, ())
 
 
 def test_a_backtest_takes_it_and_other_names_are_refused():

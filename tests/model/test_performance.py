@@ -42,7 +42,7 @@ def play(model, n_rounds, seed=1, *, observe=False, make=draw, **kwargs):
         predicted = model.predict(X[rows])
         model.adapt(X[rows])
         if observe:
-            model.observe(X[rows], y[rows], predicted=predicted)
+            model.observe(X[rows], y[rows], predicted=predicted, learn=False)
     return model
 
 
@@ -89,7 +89,7 @@ def test_before_the_first_row_the_value_is_that_at_fit_or_near(model):
 
 def test_all_labels_of_recent_rows_give_their_error(model):
     X, y = draw(5, 500)
-    model.adapt(X).observe(X, y)
+    model.adapt(X).observe(X, y, learn=False)
     now = model.performance()
     assert (now.basis, now.n_labels) == ("labels", 500)
     assert now.value == pytest.approx((model.predict(X) != y).mean(), abs=1e-9)
@@ -124,6 +124,18 @@ def test_labels_show_a_changed_concept_and_the_alarm_goes_off(model):
     assert play(model, 1, seed=3).status_.alarm_since == status.alarm_since
 
 
+def test_a_model_that_learns_is_measured_by_what_it_predicted_before():
+    X, y = draw(1, 900, is_turned=True)
+    learns, stays = (AdaptiveClassifier().fit(*draw(0, 900), order=True) for _ in range(2))
+    for rows in np.split(np.arange(900), 15):
+        wrong = (learns.predict(X[rows]) != y[rows]).tolist()
+        learns.adapt(X[rows]).observe(X[rows], y[rows])
+        kept = learns.state_.labelled[-60:]
+        assert (kept.predicted != kept.y).tolist() == wrong
+        stays.adapt(X[rows]).observe(X[rows], y[rows], learn=False)
+    assert learns.performance().value < stays.performance().value - 0.2
+
+
 def test_numbers_are_judged_by_their_residuals():
     model = AdaptiveRegressor().fit(*numbers(0, 900), order=True)
     play(model, 30, make=numbers)
@@ -139,11 +151,11 @@ def test_labels_that_merely_arrived_decide_nothing_unless_they_are_all(model):
     X, y = draw(4, 1000)
     model.adapt(X)
     some = y[:400] == 1
-    model.observe(X[:400][some], y[:400][some])
+    model.observe(X[:400][some], y[:400][some], learn=False)
     assert model.performance().basis == "expected"
     assert "labels_arrived" in [str(reason.code) for reason in model.status_.reasons]
     assert not model.status_.alarm
-    model.observe(X[-100:], y[-100:], probability=0.1)
+    model.observe(X[-100:], y[-100:], probability=0.1, learn=False)
     now = model.performance()
     assert (now.basis, now.n_labels) == ("labels", 100)
     assert now.value == pytest.approx((model.predict(X) != y).mean(), abs=0.08)
@@ -157,30 +169,30 @@ def test_rows_chosen_by_known_probabilities_are_weighted_by_them(model):
     chosen = np.where(model.predict(X) == 1, 0.9, 0.1)
     for _ in range(20):
         drawn = rng.random(500) < chosen
-        one = copy(model).observe(X[drawn], y[drawn], probability=chosen[drawn])
+        one = copy(model).observe(X[drawn], y[drawn], probability=chosen[drawn], learn=False)
         found.append(one.performance().value)
     assert np.mean(found) == pytest.approx((model.predict(X) != y).mean(), abs=0.02)
 
 
 def test_old_labels_fade(model):
     X, y = draw(7, 400)
-    model.adapt(X).observe(X, y)
+    model.adapt(X).observe(X, y, learn=False)
     assert model.performance().n_labels == 400
     assert play(model, 100, seed=8).performance().basis == "expected"
 
 
 def test_predictions_of_then_are_what_is_measured(model):
     X, y = draw(7, 400)
-    model.adapt(X).observe(X, y, predicted=y)
+    model.adapt(X).observe(X, y, predicted=y, learn=False)
     assert model.performance().value < 0.01
-    model = AdaptiveClassifier().fit(*draw(0, 900)).observe(None, y, predicted=1 - y)
+    model = AdaptiveClassifier().fit(*draw(0, 900)).observe(None, y, predicted=1 - y, learn=False)
     assert model.performance().value > 0.95
 
 
 def test_segments_by_column_worst_first(model):
     X, y = draw(11, 500)
     y = np.where(X[:, 1] > 0.7, 1 - y, y)
-    model.adapt(X).observe(X, y)
+    model.adapt(X).observe(X, y, learn=False)
     segments = model.performance(by="x1")
     values = [one.value for _, one in segments]
     assert values == sorted(values, reverse=True)
@@ -203,7 +215,7 @@ def test_frames_of_a_users_estimator_are_estimated_from_weighted_held_out_rows()
         model.adapt(frame.iloc[rows])
     now = model.performance()
     assert now.value == pytest.approx(now.at_fit, abs=0.03)
-    model.observe(frame, y)
+    model.observe(frame, y, learn=False)
     assert model.performance().basis == "labels"
     with pytest.raises(ParameterError, match="rows of numbers"):
         model.performance(by="a")
@@ -243,7 +255,7 @@ def test_metric_cost_threshold_and_tolerance_are_read():
 
 def test_a_new_class_counts_as_an_error(model):
     X, _ = draw(3, 500)
-    model.adapt(X).observe(X, np.full(500, 7))
+    model.adapt(X).observe(X, np.full(500, 7), learn=False)
     assert model.performance().value > 0.99
 
 
@@ -251,18 +263,22 @@ def test_a_new_class_that_was_predicted_is_right_and_another_is_wrong(model):
     X, y = draw(3, 500)
     model.adapt(X)
     truth = np.where(np.arange(500) < 250, 7, y)
-    assert copy(model).observe(X, truth, predicted=truth).performance().value < 0.01
+    assert copy(model).observe(X, truth, predicted=truth, learn=False).performance().value < 0.01
     right = np.where(np.arange(500) < 100, 7, y)  # wrong for 150 rows of the new class
-    assert copy(model).observe(X, truth, predicted=right).performance().value == pytest.approx(0.3, abs=2e-3)
+    assert copy(model).observe(X, truth, predicted=right, learn=False).performance().value == pytest.approx(
+        0.3, abs=2e-3
+    )
     wrong = np.where(np.arange(500) < 400, 7, y)
-    assert copy(model).observe(X, truth, predicted=wrong).performance().value == pytest.approx(0.3, abs=2e-3)
+    assert copy(model).observe(X, truth, predicted=wrong, learn=False).performance().value == pytest.approx(
+        0.3, abs=2e-3
+    )
 
 
 @pytest.mark.parametrize("probability", [0.0, 1.5, [0.5, 0.5]])
 def test_impossible_probabilities_are_refused(model, probability):
     X, y = draw(3, 5)
     with pytest.raises(DataError, match="probability must be"):
-        model.observe(X, y, probability=probability)
+        model.observe(X, y, probability=probability, learn=False)
 
 
 def test_a_tiny_reference_says_that_nothing_is_known():
@@ -367,7 +383,18 @@ def test_a_forged_alarm_is_refused(model, forged):
         alarm_from_plain(plain | {"process": plain["process"] | forged})
 
 
+def test_rows_with_missing_numbers_are_measured_as_they_are_predicted():
+    X, y = draw(0, 600)
+    X[::3, 0] = np.nan
+    model = AdaptiveClassifier("auto").fit(X, y, order=True).adapt(X[:300])
+    model.observe(X[:300], y[:300], learn=False)
+    assert model.state_.labelled.predicted.tolist() == model.predict(X[:300]).tolist()
+    assert sum(one.n_labels for _, one in model.performance(by="x0")) == 200
+
+
 def test_labelled_rows_are_bounded(model):
+    X, y = draw(3, 5000)
+    assert len(copy(model).observe(X, y, learn=False).state_.labelled) == 4000
     play(model, 1, observe=True)
     rows = model.state_.labelled
     many = replace(rows, **{name: np.repeat(value, 300, axis=0) for name, value in to_plain(rows).items()})

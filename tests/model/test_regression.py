@@ -183,15 +183,6 @@ def test_a_reference_in_order_is_replayed():
     assert found.summary()["looks"] == len(found.table())
 
 
-def test_rows_that_join_the_reference_move_the_model():
-    model, batch = played(AdaptiveRegressor(), 30)
-    new = np.tile(batch.X, (40, 1)) + np.random.default_rng(0).normal(size=(200, 6))
-    before = model.predict(batch.X)
-    model.extend(new, np.full(200, 50.0), max_reference=300)
-    assert len(model.targets_) == len(model.reference_weight_) == 300
-    assert np.all(model.predict(batch.X) > before + 5.0)
-
-
 def test_any_regressor_with_weights_and_frames():
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     model = AdaptiveRegressor(HistGradientBoostingRegressor(max_iter=5, random_state=0)).fit(frame, Y)
@@ -222,7 +213,7 @@ def test_parameters_that_cannot_be_used(parameters, message):
 def test_labels_that_are_no_numbers(value, shown):
     y = [*Y[:4], value, *Y[5:20]]
     model = AdaptiveRegressor().fit(X, Y)
-    for method in (AdaptiveRegressor().fit, model.observe, model.extend, model.audit):
+    for method in (AdaptiveRegressor().fit, model.observe, model.audit):
         with pytest.raises(DataError, match=f"y (holds|mixes) {shown}.* row 4|types"):
             method(X[:20], y)
 

@@ -212,9 +212,6 @@ def test_reading_fits_nothing_from_the_first_time_on():
     assert model.n_refits_ > 6
     assert 0 in ages
     assert max(ages) > 0
-    rows = np.random.default_rng(2).normal(size=(20, 3))
-    model.extend(rows, rows[:, 0] > 0)
-    assert fits_of_reading(model) == 0
 
 
 def test_a_model_that_never_adapts_makes_no_fits_for_readings():

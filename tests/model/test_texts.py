@@ -95,7 +95,7 @@ Column 'b' cannot be read as numbers in row 0 (could not convert string to float
 y holds None in row 0: give every row a label, or leave rows without one out.
 This AdaptiveClassifier is not fitted yet: call fit first.
 refit must be 'auto', 'always' or a positive integer, got 0.
-adapt takes no labels: count those that arrive late with observe(X, y), or add them to the reference with extend(X, y).
+adapt takes no labels: pass those that arrive late to observe(X, y), which measures and learns.
 """  # noqa: E501
 
 

@@ -285,25 +285,6 @@ def test_late_labels_are_compared_with_the_estimate_of_one_round(two_rounds):
         assert estimated == pytest.approx(model.risk_.adapted)
 
 
-def test_rows_that_join_meanwhile_wait_until_the_labels_are_counted():
-    X, y = labelled_rows()
-    model, threads = play(AdaptiveClassifier().fit(X, y), drifting_batches(20)), []
-
-    class Predicted:
-        """Lets another thread add rows to the reference while it is read."""
-
-        def __array__(self, dtype=None, copy=None):
-            threads.append(Thread(target=model.extend, args=(X[:50], y[:50])))
-            threads[-1].start()
-            threads[-1].join(0.2)
-            return y[:80]
-
-    model.observe(None, y[:80], predicted=Predicted(), rounds=np.arange(80) // 4)
-    for thread in threads:
-        thread.join()
-    assert (model.measured_.n_labelled, model.measured_.is_outdated) == (80, True)
-
-
 def test_labels_keep_what_was_read_and_does_not_depend_on_them():
     X, y = labelled_rows()
     model = play(AdaptiveClassifier().fit(X, y), drifting_batches(5))

@@ -1,4 +1,4 @@
-"""`history_`, alerts and the log: what happened in rounds, without computing anything that a round has not."""
+"""`history_` and the log: what happened in rounds, without computing anything that a round has not."""
 
 import logging
 import subprocess
@@ -10,16 +10,13 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from accous import ULSIF, AdaptiveClassifier, Alerts, NoShift
+from accous import AdaptiveClassifier, NoShift
 from accous.core.kernels_rows import effective_rows
 from accous.diagnostics.losses import effective_sample_size
-from accous.exceptions import ParameterError
 from accous.model.round import log_events
 from accous.model.safeguards import LENIENT, STRICT, next_veto
 from accous.model.watching import MAX_ROUNDS, NO_ROUNDS, RoundLog, rounds_from_plain
 from accous.streams import GaussianStream, SquareShift
-from accous.table.columns import ColumnEncoder
-from accous.table.model import TableModel
 from tests.classifiers import drifting_batches, labelled_rows, play
 
 # --- `history_` ---------------------------------------------------------------------------------------------
@@ -118,15 +115,6 @@ def test_a_stored_log_goes_on_as_if_it_had_not_been_stored(n_rounds):
     assert log.rows().tobytes() == again.rows().tobytes()
 
 
-def test_the_rounds_of_an_extended_model_go_on_and_fit_forgets_them():
-    X, y = labelled_rows()
-    model = play(AdaptiveClassifier().fit(X, y), drifting_batches(10)).extend(X[:20], y[:20])
-    play(model, drifting_batches(5))
-    assert model.history_.index.tolist() == list(range(1, 16))
-    assert model.history_["effective_rows"].iloc[-1] == pytest.approx(model.effective_sample_size_)
-    assert len(model.fit(X, y).history_) == 0
-
-
 @pytest.mark.slow
 def test_without_pandas_everything_else_works_and_the_error_says_what_to_install():
     code = """
@@ -163,9 +151,6 @@ def test_the_compiled_count_is_the_plain_one(scale):
         assert effective_sample_size(weights) == effective_rows(weights)
 
 
-# --- `accous.Alerts` calls once for every time a condition becomes true -------------------------------------
-
-
 RANDOM = np.random.default_rng(3)
 X = RANDOM.normal(size=(300, 3))
 Y = (X[:, 0] + RANDOM.normal(size=300) > 0).astype(int)
@@ -183,71 +168,6 @@ def stream(shift, n_rounds=100):
     return list(np.random.default_rng(4).normal(loc=(shift, 0.0, 0.0), size=(n_rounds, 5, 3)))
 
 
-def test_a_condition_calls_when_it_becomes_true_and_again_only_after_it_was_false():
-    model, calls = fitted(), []
-    alerts = Alerts("overlap < 50%", calls.append)
-    batches = [batch for shift in (0.0, 8.0, 0.0, 8.0) for batch in stream(shift)]
-    held = [bool(alerts.check(model.adapt(batch))) for batch in batches]
-    becomes_true = [now and not before for before, now in zip([False, *held], held, strict=False)]
-    assert [call.round for call in calls] == [1 + number for number, is_new in enumerate(becomes_true) if is_new]
-    assert len(calls) == 2
-    assert sum(held) > 50
-    assert calls[0].alert == "overlap < 50%"
-    assert calls[0].value < 0.5
-
-
-def test_only_what_the_conditions_need_is_computed(monkeypatch):
-    monkeypatch.setattr(AdaptiveClassifier, "risk_", property(lambda _: pytest.fail("not asked for")))
-    monkeypatch.setattr(AdaptiveClassifier, "trust_", property(lambda _: pytest.fail("not asked for")))
-    assert Alerts(["drift", "overlap < 1%", "effective_rows < 1"]).check(fitted().adapt(X[:5])) == []
-
-
-def test_every_field_is_read_from_the_model():
-    model = fitted().adapt(X[:120])
-    texts = ["error >= 0%", "error_low >= 0%", "error_high >= 0%", "effective_rows > 0", "overlap >= 0%"]
-    texts += ["verdict != good", "measured_error_plain >= 0%"]
-    risk = model.risk_
-    values = [model.risk_estimate_, risk.adapted_low, risk.adapted_high, model.effective_sample_size_]
-    values += [1.0 - model.coverage_.share_outside, "not verified"]
-    found = {alert.alert: alert.value for alert in Alerts(texts).check(model)}
-    assert found == dict(zip(texts[:-1], values, strict=True))
-    model.observe(X[:40], Y[:40], predicted=np.where(np.arange(40) < 10, 1 - Y[:40], Y[:40]))
-    (alert,) = Alerts("measured_error_plain >= 0%").check(model)
-    assert alert.value == 0.25
-
-
-def test_a_value_that_is_not_known_calls_nobody_and_forgets_nothing():
-    calls = []
-    alerts = Alerts(["drift", "overlap >= 0%", "measured_error >= 0%"], calls.append)
-    one_step = fitted(ratio=ULSIF(random_state=0))
-    assert alerts.check(one_step.adapt(X[:20])) == []
-    online = fitted().adapt(X[:120])
-    for model in (online, one_step, online):
-        alerts.check(model)
-    assert [call.alert for call in calls] == ["overlap >= 0%"]
-
-
-def test_an_error_in_the_callback_reaches_the_caller_once():
-    def fail(alert):
-        raise RuntimeError(alert.alert)
-
-    alerts, model = Alerts("effective_rows > 1", fail), fitted()
-    with pytest.raises(RuntimeError, match="effective_rows > 1"):
-        alerts.check(model)
-    assert len(alerts.check(model)) == 1
-
-
-def test_table_models_are_checked_too():
-    model = fitted()
-    table_model = TableModel(model=model, encoder=ColumnEncoder([]), label="y", settings={})
-    assert Alerts("effective_rows > 1").check(table_model) == Alerts("effective_rows > 1").check(model) != []
-
-
-def test_a_wrong_condition_is_refused_at_once():
-    with pytest.raises(ParameterError, match="error is large"):
-        Alerts(["drift", "error is large"])
-
-
 # --- logging under the name accous --------------------------------------------------------------------------
 
 
@@ -256,16 +176,13 @@ def logged(caplog, level, *words):
     return [each.getMessage() for each in records if all(word in each.getMessage() for word in words)]
 
 
-def test_drift_and_alerts_are_logged(caplog):
+def test_drift_is_logged(caplog):
     caplog.set_level(logging.INFO, logger="accous")
-    model, alerts = fitted(), Alerts("drift")
+    model = fitted()
     for batch in stream(2.0, 200):
-        alerts.check(model.adapt(batch))
+        model.adapt(batch)
     shifts = [event for event in model.drift_events_ if event.kind == "shift"]
-    for level in ("INFO", "WARNING"):
-        assert logged(caplog, level, "the inputs changed" if level == "INFO" else "drift")[0].startswith(
-            f"Round {shifts[0].round}: "
-        )
+    assert logged(caplog, "INFO", "the inputs changed")[0].startswith(f"Round {shifts[0].round}: ")
     n_over = sum(event.rounds_to_adapt is not None for event in shifts)
     assert len(logged(caplog, "INFO", "is over")) == n_over > 0
 
@@ -316,7 +233,7 @@ def test_nothing_is_printed_unless_logging_is_configured(library_forks):
 import numpy as np, accous
 X = np.random.default_rng(0).normal(size=(50, 2))
 model = accous.AdaptiveClassifier().fit(X, X[:, 0] > 0)
-print(len(accous.Alerts("effective_rows > 1").check(model)))
+print(model.adapt(X).n_rounds_)
 """
     run = library_forks.run(code, kind="code")
     assert (run.stdout, run.stderr) == ("1\n", "")

@@ -112,7 +112,7 @@ print("done")
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["inspect", "model"]])
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["status", "model"]])
 def test_the_command_line_says_what_to_install(run, arguments, tmp_path):
     code = "import runpy\nsys.argv[0] = 'accous'\nrunpy.run_module('accous', run_name='__main__', alter_sys=True)"
     done = run(code, *arguments, folder=tmp_path)

@@ -25,7 +25,7 @@ COMMANDS = (
     "accous adapt model tables/stream.csv -o predictions.csv",
     "accous adapt model tables/stream.csv -o predictions.parquet",
     "accous predict model tables/stream.csv -o again.csv",
-    "accous inspect model",
+    "accous status model",
     "accous report model -o report.html",
 )
 

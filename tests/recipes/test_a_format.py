@@ -65,9 +65,9 @@ def test_the_commands_read_it_by_its_ending_and_by_its_name(tmp_path, monkeypatc
     assert main(["adapt", "of_columns", "stream.data", "--format", "columns", "-o", "columns.csv"]) == 0
     assert main(["adapt", "of_csv", "stream.csv", "-o", "csv.csv"]) == 0
     columns, csv = pl.read_csv("columns.csv"), pl.read_csv("csv.csv")
-    # Rows of this format are counted from 1, lines of a CSV file with its head.
+    # Rows of this format are counted from 1, lines of a CSV file with its head; each prediction has an id of its own.
     assert columns["line"].to_list() == [line - 1 for line in csv["line"]]
-    assert columns.drop("line").equals(csv.drop("line"))
+    assert columns.drop("line", "id").equals(csv.drop("line", "id"))
 
 
 def test_its_ending_is_known_and_errors_name_it(tmp_path, monkeypatch, capsys):

@@ -104,5 +104,5 @@ def test_the_command_line_takes_it_by_name(ratio, tmp_path, monkeypatch, capsys)
     assert main(["fit", "reference.csv", "--label", "label", "-o", "model", "--loss", "toy", "--ratio", ratio]) == 0
     assert main(["adapt", "model", "stream.csv", "-o", "predictions.csv", "--batch-size", "5"]) == 0
     capsys.readouterr()
-    assert main(["inspect", "model", "--json"]) == 0
+    assert main(["status", "model", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rounds"] == 20

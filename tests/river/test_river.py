@@ -80,7 +80,6 @@ def test_labelled_rows_make_the_reference_and_later_ones_are_predicted_adapted_t
     data = rows()
     model = AdaptiveModel(n_reference=80)
     expected = AdaptiveClassifier().fit(as_array(data[:80]), labels_of(data[:80]))
-    predicted = []
     for number, (x, y) in enumerate(data):
         found = model.predict_one(x)
         if number >= 80:
@@ -88,16 +87,13 @@ def test_labelled_rows_make_the_reference_and_later_ones_are_predicted_adapted_t
             assert found == expected.predict(row)[0]
             shares = model.predict_proba_one(x)
             assert [shares[label] for label in ("no", "yes")] == expected.predict_proba(row)[0].tolist()
-            expected.adapt(row)
-            predicted.append(found)
+            expected.observe(row, labels_of([(x, y)]), predicted=expected.step(row))
         assert model.learn_one(x, y) is None
     assert model.fitted.n_rounds_ == 120
     assert model.fitted.reference_weight_.tobytes() == expected.reference_weight_.tobytes()
-    measured = model.fitted.measured_
-    assert measured.n_labelled == 120
-    expected.observe(as_array(data[80:]), labels_of(data[80:]), predicted=np.array(predicted))
-    assert measured.error == pytest.approx(expected.measured_.error)
-    assert np.isfinite(measured.estimated)
+    found = model.fitted.performance()
+    assert (found.n_labels, found.basis) == (120, "labels")
+    assert found == expected.performance()
 
 
 def test_rows_without_a_label_are_learned_from_once_there_is_a_reference():
@@ -110,10 +106,11 @@ def test_rows_without_a_label_are_learned_from_once_there_is_a_reference():
     model = learned(80, 80)
     for x, _ in data[80:]:
         model.learn_one(x)
-    assert (model.fitted.n_rounds_, model.fitted.measured_) == (120, None)
+    assert (model.fitted.n_rounds_, model.fitted.performance().n_labels) == (120, 0)
     for x, y in data[80:110]:
         model.observe_one(x, y)
-    assert (model.fitted.n_rounds_, model.fitted.measured_.n_labelled) == (120, 30)
+    assert (model.fitted.n_rounds_, len(model.fitted.state_.labelled)) == (120, 30)
+    assert model.fitted.performance().basis == "expected", "labels of a quarter of the rows, and nobody knows which"
 
 
 def test_the_first_labels_are_predicted_by_their_shares():
@@ -143,7 +140,7 @@ def test_classes_that_come_late_and_features_in_any_order():
     model.learn_one(rows(60)[41][0], "maybe")
     shares = model.predict_proba_one(x)
     assert (shares["maybe"], sum(shares.values())) == (0.0, pytest.approx(1.0))
-    assert model.fitted.measured_.unseen_classes == {"maybe": 1}
+    assert model.fitted.state_.labelled.y.tolist() == [-1]
 
 
 @pytest.mark.parametrize(
@@ -212,9 +209,10 @@ def test_numbers_are_predicted_by_their_mean_and_then_by_the_regressor():
             assert model.predict_one(x) == pytest.approx((data[0][1] + data[1][1]) / 2)
         if number >= 80:
             assert model.predict_one(x) == expected.predict(as_array([(x, y)]))[0]
-            expected.adapt(as_array([(x, y)]))
+            row = as_array([(x, y)])
+            expected.observe(row, labels_of([(x, y)]), predicted=expected.step(row))
         model.learn_one(x, y)
-    assert model.fitted.n_rounds_ == model.fitted.measured_.n_labelled == 40
+    assert model.fitted.n_rounds_ == model.fitted.performance().n_labels == 40
 
 
 def test_equal_numbers_are_no_reference():

@@ -18,6 +18,23 @@ from tests.forks import Forked, ForkServer
 from tests.waiting import PATIENCE, wait_for
 
 JSON = {"content-type": "application/json"}
+STATE: dict[str, Any] = {
+    "state": "degraded",
+    "alarm": True,
+    "metric": "error",
+    "value": 0.3,
+    "low": 0.2,
+    "high": 0.4,
+    "basis": "labels",
+    "at_fit": 0.1,
+    "n_labels": 60,
+    "rounds": 9,
+    "rows": 90,
+    "drift": {"columns": [], "events": [], "outside": 0.25},
+    "effective_rows": 10.0,
+    "last_drift_round": 4,
+}
+"""What a model of ours may say, as far as metrics read it."""
 
 
 class Server:

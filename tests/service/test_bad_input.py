@@ -378,7 +378,7 @@ def test_parameters_of_an_address_that_are_not_known(server, path, headers, advi
     assert answer.json()["error"]["message"] == f"The address has the parameter {advice}"
 
 
-@pytest.mark.parametrize("path", ["/v1/history?form=3", "/v1/state?round=1", "/v1/trust?round=1"])
+@pytest.mark.parametrize("path", ["/v1/history?form=3", "/v1/state?round=1"])
 def test_parameters_of_what_is_looked_at(server, path):
     answer = server.client.get(path)
     assert error_of(answer) == "invalid"

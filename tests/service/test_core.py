@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -10,13 +11,11 @@ import polars as pl
 import pytest
 from starlette.requests import Request
 
-import accous
 from accous.service.app import Intake, Service
 from accous.service.bodies import CONTENT_TYPES, BatchReader, HttpError, Limits
 from accous.service.interface import Gate, Tokens
 from accous.service.live import Metrics
 from accous.table.model import load_table_model
-from accous.table.summary import summarize_table_model
 from tests.service.servers import content_of, played_alone, serving
 from tests.waiting import wait_for
 
@@ -95,18 +94,26 @@ def test_adapt_learns_what_step_learns(forks, numbers, tmp_path):
     assert contents[0] == contents[1]
 
 
-def test_the_state_is_what_inspect_prints(forks, model, numbers):
+def test_the_state_is_what_the_model_says_of_itself(forks, model, numbers):
     with serving(forks, model) as server:
         for start in range(20):
             server.step(numbers.rows[start : start + 1])
         state = server.wait_for_rounds(20)
-        trust = server.client.get("/v1/trust").json()
-    printed = json.loads(forks.run("accous", "inspect", model, "--json").stdout)
-    assert printed == json.loads(json.dumps(summarize_table_model(load_table_model(model).snapshot())["state"]))
-    # With the round that is known for sure, and without places on the server's disk.
-    assert state == printed | {"as_of_round": 20, "reference": "reference.csv"}
-    assert trust["verdict"] == printed["trust"]
-    assert trust["inputs"] == {"answer": printed["trust_inputs"], "sentence": printed["sentences"]["inputs"]}
+    said = json.loads(json.dumps(load_table_model(model).snapshot().to_json()))
+    said["advice"]["command"] = said["advice"]["command"].replace("MODEL", "model")
+    assert {name: state[name] for name in said} == said
+    own = {name: state[name] for name in state if name not in said}
+    assert own.pop("effective_rows") > 100
+    assert own == {
+        "name": "model",
+        "label": "label",
+        "task": "classification",
+        "reference_rows": 200,
+        "as_of_round": 20,
+        "last_drift_round": 0,
+        "labelled_rows": 0,
+        "findings": [],
+    }
 
 
 def test_the_history_goes_on_from_a_round(forks, model, numbers):
@@ -118,27 +125,8 @@ def test_the_history_goes_on_from_a_round(forks, model, numbers):
         later = server.client.get("/v1/history", params={"since": 9}).json()
     assert everything["round"] == list(range(1, 13))
     assert later["round"] == [10, 11, 12]
-    assert later["risk"] == everything["risk"][9:]
+    assert later["effective_sample_size"] == everything["effective_sample_size"][9:]
     assert sum(everything["n_rows"]) == 12
-
-
-def test_labels_for_predictions_from_before_rows_joined_are_left_out_and_named(forks, model, numbers):
-    def posted(ids):
-        labels = [{"id": one, "label": label} for one, label in zip(ids, numbers.labels, strict=False)]
-        found = server.post("/v1/labels", {"labels": labels}).json()
-        return found["counted"], found["counted_before"], found["before_joining"]
-
-    with serving(forks, model) as server:
-        earlier = server.post("/v1/predict", {"rows": numbers.rows[:10]}).json()["ids"]
-        server.post("/v1/step", {"rows": numbers.rows[:30]})
-    table_model = accous.load(model)
-    table_model.extend(pl.DataFrame(numbers.rows[:30]), numbers.labels[:30])
-    accous.save(table_model, model)
-    with serving(forks, model) as server:
-        assert posted(earlier) == (0, 0, 10)
-        since = server.post("/v1/predict", {"rows": numbers.rows[:10]}).json()["ids"]
-        assert posted(since) == (10, 0, 0)
-        assert posted(since) == (0, 10, 0)
 
 
 def test_labels_come_by_id_and_by_key_and_count_once(forks, model, numbers):
@@ -162,8 +150,9 @@ def test_labels_come_by_id_and_by_key_and_count_once(forks, model, numbers):
     pairs = list(zip(stepped["predictions"], numbers.labels, strict=False))
     pairs += list(zip(predicted["predictions"], numbers.labels[30:], strict=False))
     wrong = sum(one != other for one, other in pairs) / 40
-    # Younger labels count a little more: the exact mean differs by less than this.
-    assert state["measured_error"] == pytest.approx(wrong, abs=0.02)
+    # All rows of the stream have labels, so that these decide; what is expected tempers them a little.
+    assert (state["basis"], state["n_labels"]) == ("labels", 40)
+    assert state["value"] == pytest.approx(wrong, abs=0.02)
 
 
 def test_labels_that_the_reference_does_not_have_are_named(server, numbers):
@@ -282,3 +271,21 @@ def test_predictions_in_many_threads_have_ids_of_their_own(numbers):
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda _: service.predicted(reader, batch)["ids"][0], range(40)))
     assert len(set(found)) == 40
+
+
+def test_the_page_claims_nothing_while_it_loads_and_nothing_of_rows_that_have_not_come(forks, model):
+    with serving(forks, model) as server:
+        loading = server.client.get("/").text
+        view = server.client.get("/page/view").json()
+        at_fit = server.client.get("/v1/state").json()["at_fit"]
+    assert '<div id="shown" hidden>' in loading
+    assert not re.search("healthy|degraded|uncertain|%", loading)
+    assert {name: view[name] for name in ("state", "tone", "headline", "notes", "alarm", "reasons", "advice")} == {
+        "state": "no rows yet",
+        "tone": "none",
+        "headline": f"No rows yet: error {at_fit:.1%} at fit",
+        "notes": ["No rows of a stream and no labels have come so far."],
+        "alarm": "",
+        "reasons": [],
+        "advice": "Send rows to /v1/step.",
+    }

@@ -50,7 +50,7 @@ class Alone:
 
     def content(self) -> tuple[bytes, ...]:
         # As the service does at its end, which reads the error after the last round.
-        save_table_model(self.table_model, self.folder, is_last=True)
+        save_table_model(self.table_model, self.folder)
         return content_of(self.folder)
 
 

@@ -24,7 +24,7 @@ def test_the_demo_feeds_the_live_page(forks, tmp_path):
             return client.get("/v1/state").json()
 
         wait_for(lambda: state()["rounds"] > 120 and state()["labelled_rows"] > 10, "rounds and late labels")
-        assert 'id="verdict"' in client.get("/").text
+        assert 'id="status"' in client.get("/").text
         client.close()
         process.send_signal(signal.SIGINT)
         assert process.wait() == 0

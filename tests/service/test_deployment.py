@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from accous.cli import app
 from accous.service.live import Metrics
 from tests.docs_pages import ROOT
+from tests.service.servers import STATE
 
 COMMAND = typer.main.get_command(app).commands["serve"]
 OPTIONS = {option for parameter in COMMAND.params for option in parameter.opts}
@@ -86,9 +87,7 @@ def test_alerts_and_dashboard_ask_for_metrics_and_labels_that_there_are():
     metrics = Metrics()
     metrics.requests.labels("predict", "200").inc()
     metrics.request_seconds.labels("predict").observe(0.1)
-    state = dict.fromkeys(("rounds", "effective_sample_size", "last_drift_round"), 1.0)
-    state |= {"labels_outdated": None, "estimated_error_covered": True, "trust": "verified"}
-    metrics.take_state(state | {f"trust_{name}": "yes" for name in ("inputs", "adaptation", "predictions")}, 5)
+    metrics.take_state(STATE)
     families = text_string_to_metric_families(metrics.exposition().decode())
     samples = [sample for family in families for sample in family.samples]
     labels: dict[str, dict[str, set[str]]] = {}

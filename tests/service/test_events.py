@@ -108,7 +108,7 @@ def test_an_orderly_end_ends_the_streams(forks, model):
 
 
 @pytest.mark.slow
-def test_drift_and_verdicts_are_events(forks, numbers, tmp_path):
+def test_drift_state_and_alarm_are_events(forks, numbers, tmp_path):
     with serving(forks, numbers.copy(tmp_path / "model")) as server:
         events = events_of(server)
         next(events)
@@ -121,7 +121,9 @@ def test_drift_and_verdicts_are_events(forks, numbers, tmp_path):
         for event in events:
             kinds.add(event["event"])
             if event["event"] == "drift":
-                assert event["data"]["columns"]
-            if {"drift", "verdict"} <= kinds:
+                assert event["data"]["features"]
+            if event["event"] == "state":
+                assert event["data"]["reasons"][0]["code"]
+            if {"drift", "state"} <= kinds:
                 break
         events.close()

@@ -70,7 +70,7 @@ def test_the_page_shows_every_endpoint_with_a_command(server, interface):
 
 def test_every_endpoint_is_described(interface):
     wanted = {
-        *("/v1/predict", "/v1/adapt", "/v1/step", "/v1/labels", "/v1/state", "/v1/trust", "/v1/history", "/v1/events"),
+        *("/v1/predict", "/v1/adapt", "/v1/step", "/v1/labels", "/v1/state", "/v1/history", "/v1/events"),
         *("/report", "/metrics", "/healthz", "/readyz", "/v2/models/model/infer", "/v2/models/model", "/invocations"),
     }
     assert wanted <= interface["paths"].keys()
@@ -114,16 +114,18 @@ def test_metrics_are_what_prometheus_reads(server, mixed):
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     families = {family.name: family for family in text_string_to_metric_families(answer.text)}
     wanted = {
-        *("accous_rounds", "accous_rows", "accous_estimated_error", "accous_effective_rows", "accous_verdict"),
+        *("accous_rounds", "accous_rows", "accous_state", "accous_effective_rows", "accous_alarm", "accous_labels"),
         *("accous_queue_depth", "accous_request_seconds", "accous_learn_seconds", "accous_log_sync_seconds"),
-        *("accous_requests", "accous_predicted_rows", "accous_trust", "accous_measured_error"),
+        *("accous_requests", "accous_predicted_rows", "accous_outside_share", "accous_recent_labels"),
+        *(f"accous_metric_{name}" for name in ("value", "low", "high", "at_fit")),
     }
     assert wanted <= families.keys()
     predicted = families["accous_predicted_rows"].samples[0].value
     assert predicted >= 3
-    bounds = {sample.labels["bound"]: sample.value for sample in families["accous_estimated_error"].samples}
-    assert bounds["low"] <= bounds["value"] <= bounds["high"]
-    assert sum(sample.value for sample in families["accous_verdict"].samples) == 1
+    (low,), (value,), (high,) = (families[f"accous_metric_{name}"].samples for name in ("low", "value", "high"))
+    assert low.value <= value.value <= high.value
+    assert value.labels == {"metric": "error", "basis": "expected"}
+    assert sum(sample.value for sample in families["accous_state"].samples) == 1
     counted = [
         sample for sample in families["accous_requests"].samples if sample.labels.get("endpoint") == "/v1/predict"
     ]

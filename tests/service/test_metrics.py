@@ -1,37 +1,45 @@
-"""What Prometheus reads: no estimate is shown where the reference does not cover the inputs."""
+"""What Prometheus reads: the state, the metric by its basis, and nothing that is not known."""
 
 from __future__ import annotations
 
 import math
-import re
-from typing import Any
 
 import pytest
 
 pytest.importorskip("prometheus_client", reason="needs prometheus_client: pip install 'accous[serve]'")
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from accous.service.live import Metrics
-
-_STATE: dict[str, Any] = {
-    "rounds": 3,
-    "effective_sample_size": 10.0,
-    "labels_outdated": None,
-    "trust": "good",
-    "last_drift_round": 0,
-    **{f"trust_{name}": "yes" for name in ("inputs", "adaptation", "predictions")},
-    "estimated_error": 0.07,
-    "estimated_error_low": 0.0,
-    "estimated_error_high": 0.38,
-}
+from tests.service.servers import STATE
 
 
-@pytest.mark.parametrize(
-    ("is_covered", "expected"),
-    [(True, [0.07, 0.0, 0.38]), (False, [math.nan, math.nan, math.nan])],
-)
-def test_an_estimate_of_inputs_that_are_not_covered_is_nan(is_covered: bool, expected: list[float]) -> None:
+def samples(metrics: Metrics) -> dict[tuple[str, ...], float]:
+    families = text_string_to_metric_families(metrics.exposition().decode())
+    return {
+        (one.name, *(one.labels[name] for name in sorted(one.labels, reverse=True))): one.value
+        for family in families
+        for one in family.samples
+    }
+
+
+def test_state_alarm_and_metric_are_there_by_their_names():
     metrics = Metrics()
-    metrics.take_state(_STATE | {"estimated_error_covered": is_covered}, n_rows=15)
-    text = metrics.exposition().decode()
-    found = dict(re.findall(r'^accous_estimated_error\{bound="(\w+)"\} (\S+)$', text, flags=re.MULTILINE))
-    assert [float(found[name]) for name in ("value", "low", "high")] == pytest.approx(expected, nan_ok=True)
+    metrics.take_state(STATE)
+    found = samples(metrics)
+    values = {"value": 0.3, "low": 0.2, "high": 0.4, "at_fit": 0.1}
+    assert {name: found[f"accous_metric_{name}", "error", "labels"] for name in values} == values
+    states = {state: found["accous_state", state] for state in ("healthy", "degraded", "uncertain")}
+    assert states == {"healthy": 0.0, "degraded": 1.0, "uncertain": 0.0}
+    numbers = ("accous_alarm", "accous_recent_labels", "accous_outside_share", "accous_rows")
+    assert [found[name,] for name in numbers] == [1.0, 60.0, 0.25, 90.0]
+
+
+def test_what_is_not_known_is_not_exported_and_a_basis_does_not_outlive_its_reading():
+    metrics = Metrics()
+    metrics.take_state(STATE)
+    metrics.take_state(STATE | {"basis": "expected", "low": None, "high": None, "last_drift_round": None})
+    found = samples(metrics)
+    of_metric = {name for name in found if name[0].startswith("accous_metric_")}
+    assert of_metric == {(f"accous_metric_{name}", "error", "expected") for name in ("value", "at_fit")}
+    assert math.isnan(found["accous_last_drift_round",])

@@ -1,4 +1,4 @@
-"""The live page in a real browser: it shows the verdict first, follows the server, and survives its restart."""
+"""The live page in a real browser: it shows the state first, follows the server, and survives its restart."""
 
 import os
 from pathlib import Path
@@ -36,29 +36,32 @@ def test_the_page_follows_drift_and_a_restart(forks, numbers, tmp_path, page):
         port = server.port
         page.open(server.address)
         page.wait_for_rounds(0)
-        assert page.text("#headline") == "Nothing to report yet"
+        assert (page.text("#badge"), page.text("#reasons")) == ("no rows yet", "")
         feed(server, numbers.rows, 0, 60)
         page.wait_for_rounds(30)
         server.wait_for_rounds(30)
-        page.wait_for(lambda: page.run("return document.querySelectorAll('#chart-error svg').length") == 1, "a chart")
+        page.wait_for(
+            lambda: page.run("return document.querySelectorAll('#chart-performance svg').length") == 1, "a chart"
+        )
         assert page.text("#link-text") == "Live"
-        for name in ("error", "sample", "lengths"):
-            assert page.run(f"return document.querySelectorAll('#chart-{name} svg').length") == 1, name
+        state = server.client.get("/v1/state").json()
+        assert page.text("#badge") == state["state"]
+        assert f"error {state['value']:.1%} expected" in page.text("#headline")
+        assert page.text("#reasons") == "".join(each["text"] for each in state["reasons"])
         shoot(page, "light")
         far = [row | {"x0": row["x0"] + 4.0} for row in numbers.rows]
         feed(server, far, 0, 800, size=8)
         page.wait_for_rounds(130)
         page.wait_for(lambda: page.run("return document.querySelectorAll('#changes tbody tr').length") >= 1, "a change")
         assert "x0" in page.text("#changes")
-        assert page.run("return document.querySelectorAll('#chart-error line.event').length") >= 1
-        assert page.run("return document.querySelectorAll('#chart-moved .bar').length") >= 1
+        assert page.run("return document.querySelectorAll('#chart-performance line.event').length") >= 1
+        assert page.run("return document.querySelector('#moved tbody td').textContent") == "x0"
         page.wait_for(lambda: "rounds a second" in page.text("#tiles"), "the throughput")
         shoot(page, "drift")
         answer = server.post("/v1/predict", {"rows": numbers.rows[:40]}).json()
         labels = [{"id": one, "label": label} for one, label in zip(answer["ids"], numbers.labels, strict=False)]
         server.post("/v1/labels", {"labels": labels})
-        page.wait_for(lambda: "measured error" in page.text("#tiles"), "the measured error")
-        page.wait_for(lambda: page.run("return document.querySelectorAll('#chart-error circle').length") >= 1, "a dot")
+        page.wait_for(lambda: "merely arrived" in page.text("#reasons"), "the news of the labels")
         server.kill()
         page.wait_for(lambda: "does not answer" in page.text("#link-text"), "the news that the server is away")
         assert "rounds a second" not in page.text("#tiles")
@@ -114,8 +117,8 @@ def test_it_speaks_to_keyboards_and_screen_readers(fed, page):
             break
     assert page.run("return document.activeElement.tagName") == "SUMMARY"
     page.driver.switch_to.active_element.send_keys(Keys.ENTER)
-    wait_for(lambda: page.run("return document.querySelectorAll('#numbers-error td').length") > 3, "numbers")
-    assert "%" in page.text("#numbers-error")
+    wait_for(lambda: page.run("return document.querySelectorAll('#numbers td').length") > 3, "numbers")
+    assert "%" in page.text("#numbers")
 
 
 def test_a_token_that_is_no_longer_known_leads_to_the_login(forks, numbers, tmp_path, page):

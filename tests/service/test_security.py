@@ -39,7 +39,7 @@ def bearer(token: str) -> dict[str, str]:
 
 def test_without_a_token_nothing_but_health_is_answered(guarded, numbers):
     n_rounds = guarded.client.get("/readyz").json()["rounds"]
-    for path in ("/v1/state", "/v1/trust", "/v1/history", "/v1/events", "/metrics", "/report", "/page/view", "/docs"):
+    for path in ("/v1/state", "/v1/history", "/v1/events", "/metrics", "/report", "/page/view", "/docs"):
         answer = guarded.client.get(path)
         assert (answer.status_code, answer.json()["error"]["code"]) == (401, "no_token"), path
         assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -82,7 +82,7 @@ def test_the_page_is_opened_by_a_cookie_that_only_reads(guarded, numbers):
         assert "HttpOnly" in cookie
         assert "samesite=strict" in cookie.lower()
         assert READ not in cookie
-        assert 'id="verdict"' in browser.get("/").text
+        assert 'id="status"' in browser.get("/").text
         assert browser.get("/page/view").json()["name"] == "model"
         with browser.stream("GET", "/v1/events") as events:
             assert events.status_code == 200

@@ -40,7 +40,7 @@ def test_a_local_session_starts_java_for_a_short_life(spark):
     options = spark.sparkContext.getConf().get("spark.driver.extraJavaOptions")
     assert "-XX:TieredStopAtLevel=1" in options
     assert int(spark.conf.get("spark.sql.maxConcurrentOutputFileWriters")) >= len(
-        {"prediction", "event", "trust", "state"}
+        {"prediction", "event", "status", "state"}
     )
 
 
@@ -103,11 +103,11 @@ def follow(spark, path, name, *, source="in", **changed):
 
 def test_stream_is_what_one_process_makes_of_the_rows(spark, folder):
     path, rows = folder
-    result = follow(spark, path, "whole", trust_every=4)
+    result = follow(spark, path, "whole", status_every=4)
     assert_same(result, rows)
-    trust = result[result["kind"] == "trust"]
-    assert len(trust)
-    assert trust["verdict"].notna().all()
+    found = result[result["kind"] == "status"]
+    assert len(found)
+    assert found[["status", "value", "low", "high", "at_fit"]].notna().all(axis=None)
     # Its sink has several states of each key; the newest one is the one to go on from.
     more = rows.assign(t=rows["t"] + 1e6, number=rows["number"] + 10**6)
     known = spark.read.parquet(str(path / "out-whole"))
@@ -141,7 +141,7 @@ def test_a_stream_refuses_what_would_lose_its_keys(spark, folder, tmp_path):
         with pytest.raises(CheckpointError, match=re.escape(message)):
             follow(spark, tmp_path, "cut", **changed)
     # Nothing was lost, and what decides nothing may change.
-    assert_same(follow(spark, tmp_path, "cut", expected_keys=18, trust_every=None), rows)
+    assert_same(follow(spark, tmp_path, "cut", expected_keys=18, status_every=None), rows)
 
 
 @pytest.mark.parametrize("records", ["10000", "3"])
@@ -217,11 +217,11 @@ def test_partitioned_folders(spark, folder, tmp_path):
     df = spark.read.parquet(str(tmp_path / "in"))
     result = collect(adapt_table(spark, df, path / "model", **chosen))
     assert_same(result, rows)
-    trusted = result.loc[result["kind"] == "trust", "shop"]
-    assert sorted(trusted) == sorted(set(rows["shop"])), "one verdict per key, although none has played 64 rounds"
+    read = result.loc[result["kind"] == "status", "shop"]
+    assert sorted(read) == sorted(set(rows["shop"])), "one reading per key, although none has played 64 rounds"
     adapt_folder(tmp_path / "in", path / "model", tmp_path / "local", **chosen)
     assert_same(pd.read_parquet(tmp_path / "local"), rows)
-    bare = adapt_table(spark, df, path / "model", with_states=False, trust_every=None, **chosen)
+    bare = adapt_table(spark, df, path / "model", with_states=False, status_every=None, **chosen)
     assert set(collect(bare.select("kind").distinct())["kind"]) == {"prediction"} | set(
         result.loc[result["kind"] == "event", "kind"]
     )

@@ -138,7 +138,7 @@ def test_each_name_has_a_predictor_of_each_kind(name, kind, is_kind):
 def test_linear_is_the_built_in_one_and_categories_reach_the_trees_as_categories():
     assert make_estimator("linear", kind="regressor", seed=0, blocks=()) is None
     boosting = make_estimator("boosting", kind="classifier", seed=0, blocks=BLOCKS).steps[-1][1]
-    assert boosting.categorical_features == [True, False]
+    assert boosting.categorical_features == [0]
 
 
 FUNCTIONS = """

@@ -1,21 +1,14 @@
-"""The history of a table model: bounded, complete, the same after an interruption, and read late without a trace."""
+"""The history of a table model: bounded, complete, and the same after an interruption."""
 
-from copy import copy
-from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from accous import AdaptiveClassifier
-from accous.diagnostics.drift import DriftEvent
-from accous.diagnostics.risk import RiskEstimate
-from accous.diagnostics.trust import VERDICTS
-from accous.model.watching import NO_ROUNDS, Read
-from accous.streams import GaussianStream, SquareShift
-from accous.table import history as histories
-from accous.table.history import MOST_POINTS, History, is_chosen
+from accous.diagnostics.performance import Estimate
+from accous.diagnostics.status import DEGRADED, HEALTHY
+from accous.table.history import BASES, MOST_POINTS, STATES, History, is_chosen
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +82,11 @@ def test_an_interruption_leaves_no_trace(model):
 def test_readings_are_those_of_the_model(model):
     history = record(model, 3)
     assert history.column("effective_sample_size").tolist() == [model.effective_sample_size_] * 3
-    assert history.column("risk").tolist() == [model.risk_.adapted] * 3
+    now = model.performance()
+    for name in ("value", "low", "high"):
+        assert history.column(name).tolist() == [getattr(now, name)] * 3
+    assert history.column("basis").tolist() == [BASES.index(now.basis)] * 3
+    assert history.column("state").tolist() == [STATES.index(model.status_.state)] * 3
     assert history.length_weights.sum(axis=1) == pytest.approx(np.ones(3))
 
 
@@ -99,12 +96,15 @@ class Swinging:
     ratio_ = None
     reference_weight_ = np.ones(3)
 
-    def __init__(self, model: AdaptiveClassifier, period: float) -> None:
-        self.risk_, self.trust_ = model.risk_, model.trust_
-        self.period, self.number = period, 0
+    def __init__(self, period: float) -> None:
+        self.period, self.number, self.state, self.basis = period, 0, HEALTHY, "expected"
+        self.read: list[int] = []
 
-    def snapshot(self) -> SimpleNamespace:
-        return SimpleNamespace(risk=self.risk_, trust=self.trust_)
+    def current(self) -> SimpleNamespace:
+        self.read.append(self.number)
+        value = self.number / 1000
+        now = Estimate("error", value, value - 0.1, value + 0.1, self.basis, 0.1, 0)
+        return SimpleNamespace(performance=lambda: now, status=SimpleNamespace(state=self.state))
 
     @property
     def effective_sample_size_(self) -> float:
@@ -112,9 +112,9 @@ class Swinging:
 
 
 @pytest.mark.parametrize("period", [31.7, 63.7, 64.4, 365.0])
-def test_a_short_period_makes_no_slow_waves(model, period):
+def test_a_short_period_makes_no_slow_waves(period):
     """Points of 64 rounds: the last round of each, as the curve once showed it, beats against a period near 64."""
-    n_rounds, swinging, history = 33 * MOST_POINTS, Swinging(model, period), History()
+    n_rounds, swinging, history = 33 * MOST_POINTS, Swinging(period), History()
     for swinging.number in range(1, n_rounds + 1):
         history.add(swinging, 1)
     assert history.stride == 64
@@ -132,16 +132,19 @@ def slow_part(curve: np.ndarray) -> float:
     return float(spectrum[1 : len(curve) // 16].max())
 
 
-def test_merged_points_are_means_and_the_worst_verdict(model):
-    history, swinging = History(), Swinging(model, 7.0)
+def test_merged_points_are_means_the_worst_state_and_the_last_basis():
+    history, swinging = History(), Swinging(7.0)
     expected = np.empty(MOST_POINTS)
     for swinging.number in range(1, MOST_POINTS + 1):
         expected[swinging.number - 1] = swinging.effective_sample_size_
-        swinging.trust_ = replace(model.trust_, verdict="no overlap" if swinging.number == 6 else "good")
+        swinging.state = DEGRADED if swinging.number == 5 else HEALTHY
+        swinging.basis = "labels" if swinging.number > 7 else "expected"
         history.add(swinging, 1, time=1000.0 * swinging.number)
     assert history.stride == 2
     np.testing.assert_allclose(history.column("effective_sample_size"), expected.reshape(-1, 2).mean(axis=1))
-    assert history.column("verdict")[:4].tolist() == [0.0, 0.0, float(VERDICTS.index("no overlap")), 0.0]
+    assert history.column("state")[:4].tolist() == [0.0, 0.0, float(STATES.index(DEGRADED)), 0.0]
+    assert history.column("basis")[:5].tolist() == [0.0, 0.0, 0.0, 1.0, 1.0]
+    np.testing.assert_allclose(history.column("value")[:3], [0.0015, 0.0035, 0.0055])
     assert history.column("time").tolist() == [2000.0 * point for point in range(1, len(history) + 1)]
 
 
@@ -152,188 +155,10 @@ def test_one_round_of_each_block_is_chosen_and_all_places_are(every):
     assert len(set((chosen - 1) % every)) > 0.9 * every
 
 
-class Drifting(Swinging):
-    """Stands for a model whose estimated error is a thousandth of the round's number."""
-
-    def __init__(self, model: AdaptiveClassifier) -> None:
-        super().__init__(model, period=100.0)
-        self._risk, self.drift_events_ = model.risk_, ()
-
-    def run(self, number: int) -> None:
-        self.number = number
-        values = dict.fromkeys(("adapted", "adapted_low", "adapted_high"), number / 1000)
-        self.risk_ = replace(self._risk, **values)
-
-
-def follow(model: AdaptiveClassifier, n_rounds: int, *, n_scored: int, change: int | None = None) -> list[float]:
-    """Return how old the estimate for the rows of each round is, in that round; NaN if there is none."""
-    drifting, history, ages = Drifting(model), History(), []
-    for number in range(1, n_rounds + 1):
-        drifting.run(number)
-        if number == change:
-            drifting.drift_events_ = (DriftEvent(number, 0.5, ("x0",), None),)
-        history.add(drifting, 5, n_scored)
-        changes = [event.round for event in drifting.drift_events_]
-        ages.append(number - 1000 * history.risk_at(np.array([number]), changes=changes)[0, 0])
-    return ages
-
-
-def test_rounds_with_labels_have_an_estimate_of_the_last_rounds(model):
-    ages = follow(model, MOST_POINTS - 1, n_scored=2)
-    assert max(ages) == pytest.approx(8.0)
-    assert 32.0 >= np.nanmax(follow(model, MOST_POINTS - 1, n_scored=0)) > 16.0
-
-
-def test_a_short_stream_has_a_curve_and_a_long_one_few_readings(model):
+def test_a_short_stream_has_a_curve_and_a_long_one_few_readings():
     """Each of the first 16 rounds, then one of 8 up to round 256, and half as often when the rounds have doubled."""
-    drifting, history, read = Drifting(model), History(), []
-    for number in range(1, 2049):
-        drifting.run(number)
-        history.add(drifting, 1, note=lambda at, _: read.append(at))
-    per_part = np.histogram(read, bins=np.add([0, 16, 256, 512, 1024, 2048], 0.5))[0]
+    swinging, history = Swinging(100.0), History()
+    for swinging.number in range(1, 2049):
+        history.add(swinging, 1)
+    per_part = np.histogram(swinging.read, bins=np.add([0, 16, 256, 512, 1024, 2048], 0.5))[0]
     assert per_part.tolist() == pytest.approx([16, 30, 16, 16, 16], abs=2)
-
-
-def test_after_a_drift_event_labels_get_a_new_estimate(model):
-    change = 200
-    assert follow(model, 210, n_scored=2)[change - 1] > 0.5
-    assert follow(model, 210, n_scored=2, change=change)[change - 1] == pytest.approx(0.0)
-
-
-def test_estimates_from_the_other_side_of_a_drift_event_do_not_count(model):
-    drifting, history = Drifting(model), History()
-    for number in range(1, 21):
-        drifting.run(number)
-        history.add(drifting, 5)
-    # The risk was read in the first sixteen rounds, at least.
-    read = [int(number) for number in history.rounds[~np.isnan(history.column("risk"))] if number <= 20]
-    last = read[-1]
-    rounds = np.array([1, last + 30, last + 65])
-    np.testing.assert_allclose(history.risk_at(rounds)[:, 0], [0.001, last / 1000, np.nan])
-    np.testing.assert_allclose(history.risk_at(rounds, changes=[last + 10])[:, 0], [0.001, np.nan, np.nan])
-    later = (last + 70, (0.5, 0.4, 0.6))
-    found = history.risk_at(rounds, changes=[last + 10], latest=later)
-    np.testing.assert_allclose(found, [[0.001] * 3, [0.5, 0.4, 0.6], [0.5, 0.4, 0.6]])
-
-
-# --- the risk may be read long after its round: the history has the same bits, and the round did not wait -----
-
-N_ROUNDS = 40
-
-
-def risk_of(value: float) -> RiskEstimate:
-    ends = {"fixed": 0.3, "fixed_low": float("nan"), "fixed_high": 0.5}
-    return RiskEstimate(adapted=value, adapted_low=0.1, adapted_high=0.7, **ends)
-
-
-@pytest.fixture(scope="module")
-def models() -> list[AdaptiveClassifier]:
-    """The model after each of some rounds."""
-    stream = GaussianStream(SquareShift(period=10), n_features=2, n_reference=40, n_rounds=N_ROUNDS, batch_size=3)
-    model = AdaptiveClassifier().fit(*stream.reference())
-    return [copy(model.adapt(batch.X)) for batch in stream]
-
-
-def test_a_risk_that_was_read_late_is_noted_for_its_round():
-    """In the open rows, in closed blocks that earlier states share, and for a round that is no longer kept."""
-    log, states = NO_ROUNDS, []
-    for _ in range(70):
-        log = log.after(None, 3.0, 1, share=1.0, refit=False, drift=False, held=False)
-        states.append(log)
-    for number in (1, 32, 33, 64, 65, 69, 70):
-        noted = log.noting(70 - number, Read(risk_of(0.25))).rows(None)[:, 6]
-        assert np.flatnonzero(~np.isnan(noted)).tolist() == [number - 1]
-        assert noted[number - 1] == 0.25
-        at_once = NO_ROUNDS
-        for each in range(1, 71):
-            risk = Read(risk_of(0.25)) if each == number + 1 else None
-            at_once = at_once.after(risk, 3.0, 1, share=1.0, refit=False, drift=False, held=False)
-        if number < 70:
-            assert at_once.rows(None).tobytes() == log.noting(70 - number, Read(risk_of(0.25))).rows(None).tobytes()
-    assert log.noting(70, Read(risk_of(0.25))) is log
-    assert all(np.isnan(state.rows(None)[:, 6]).all() for state in states)
-
-
-class Counted:
-    """A snapshot that knows whether its risk was read."""
-
-    def __init__(self, snapshot) -> None:
-        self._snapshot, self.is_read = snapshot, False
-
-    @property
-    def risk(self):
-        self.is_read = True
-        return self._snapshot.risk
-
-    @property
-    def trust(self):
-        return self._snapshot.trust
-
-
-def play(models: list, look_after=lambda *_: None, *, reads_later: bool) -> tuple[History, list[Counted]]:
-    """Note all rounds; return the history, and the snapshots that it was given."""
-    history, taken = History(), []
-    history.reads_later = reads_later
-
-    def take(model) -> Counted:
-        taken.append(Counted(model.snapshot()))
-        return taken[-1]
-
-    for number, model in enumerate(models, start=1):
-        history.add(model, 3, snapshot=partial(take, model))
-        look_after(number, history)
-    return history, taken
-
-
-def is_read(snapshot: Counted) -> bool:
-    return snapshot.is_read
-
-
-def plain(history: History) -> dict[str, bytes]:
-    return {name: np.asarray(value).tobytes() for name, value in history.to_plain().items()}
-
-
-@pytest.mark.parametrize(
-    "look_after",
-    [
-        lambda *_: None,
-        lambda number, history: number % 5 == 0 and [each.read() for each in history.pending[::2]],
-        lambda number, history: number % 7 == 3 and history.copy(),
-    ],
-    ids=["at the end", "some now and then", "all for a copy"],
-)
-def test_when_it_is_read_does_not_show(monkeypatch, models, look_after):
-    """Points merge several times meanwhile."""
-    monkeypatch.setattr(histories, "MOST_POINTS", 4)
-    monkeypatch.setattr(histories, "_EARLY_ROUNDS", N_ROUNDS)
-    at_once, _ = play(models, reads_later=False)
-    later, copies = play(models, look_after, reads_later=True)
-    assert plain(later) == plain(at_once)
-    assert at_once.stride > 8
-    assert len(copies) == N_ROUNDS
-    assert all(map(is_read, copies))
-
-
-def test_rounds_do_not_read(models):
-    history, copies = play(models[:16], reads_later=True)
-    assert not any(map(is_read, copies))
-    assert [each.round for each in history.pending] == list(range(1, 17))
-    assert history.column("risk").tolist() == [each.risk_.adapted for each in models[:16]]
-    assert history.column("verdict").tolist() == [VERDICTS.index(each.trust_.verdict) for each in models[:16]]
-    assert history.pending == []
-
-
-def test_what_is_due_is_bounded(monkeypatch, models):
-    monkeypatch.setattr(histories, "_EARLY_ROUNDS", N_ROUNDS)
-    monkeypatch.setattr(histories, "_MOST_PENDING", 8)
-    history, copies = play(models, reads_later=True)
-    assert 0 < len(history.pending) <= 8
-    assert sum(not is_read(each) for each in copies) == len(history.pending)
-
-
-def test_without_a_copy_the_model_itself_is_read_at_once(models):
-    history = History()
-    history.reads_later = True
-    history.add(models[0], 1)
-    assert history.pending == []
-    assert history.column("risk").tolist() == [models[0].risk_.adapted]

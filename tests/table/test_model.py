@@ -18,7 +18,6 @@ from accous.arrays import from_plain, to_plain
 from accous.cli import main
 from accous.diagnostics.drift import SeasonWatch
 from accous.exceptions import CheckpointError, DataError
-from accous.report.words import report_source
 from accous.table.checks import TimeColumn, find_time_column
 from accous.table.model import TableModel
 from tests.cli.tables import fit_model, make_tables
@@ -183,7 +182,7 @@ def test_saved_between_the_steps_it_resumes_bit_for_bit(folder, table_model, str
 def test_the_command_line_takes_a_model_that_python_saved(folder, table_model, stream, tmp_path, capsys):
     table_model.step(stream[:50])
     accous.save(table_model, tmp_path / "model")
-    assert main(["inspect", str(tmp_path / "model"), "--json"]) == 0
+    assert main(["status", str(tmp_path / "model"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rounds"] == 1
     arguments = ["adapt", tmp_path / "model", folder / "stream.csv", "-o", tmp_path / "out.csv", "-q"]
     assert main(list(map(str, arguments))) == 0
@@ -321,7 +320,7 @@ def test_seasons_judge_the_changes_of_the_weights_and_not_those_of_single_column
         kinds_of_the_last |= {event.kind for event in model.drift_events_[-1:] if shifts}
     assert kinds_of_the_last == {"shift", "outside"}
     assert {event.kind for event in table_model.seasonal_events_} <= {"shift"}
-    assert len(table_model.drift_events_) + len(table_model.seasonal_events_) == len(model.drift_events_)
+    assert len(table_model.drift_.events) + len(table_model.seasonal_events_) == len(model.drift_events_)
 
 
 # --- what moved beyond the season ----------------------------------------------------------------------------------
@@ -372,9 +371,9 @@ def test_the_hour_of_the_day_has_not_moved_and_what_it_explains_is_saved(seasona
     assert without_season["temp"] > 0.9
     assert after_a_cycle.seasons.explained[0] > 0.8 * after_a_cycle.model.state_.watch.column_parts[0]
     first_day = play(accous.load(seasonal), 0.0, 1.0)
-    assert first_day.drift_attribution_["temp"] > 0.9  # what an hour does must be seen twice first
+    assert first_day.current().drift_attribution["temp"] > 0.9  # what an hour does must be seen twice first
     accous.save(after_a_cycle, tmp_path / "model")
-    assert accous.load(tmp_path / "model").drift_attribution_ == after_a_cycle.drift_attribution_
+    assert accous.load(tmp_path / "model").drift_.columns == after_a_cycle.drift_.columns
     plain = to_plain(after_a_cycle.seasons)
     plain.pop("explained")  # as in folders that were saved before
     assert from_plain(SeasonWatch, plain).explained is None
@@ -385,13 +384,16 @@ def test_a_shift_on_top_of_the_cycle_has_moved_and_stays(seasonal, after_a_cycle
     model = play(accous.load(tmp_path / "model"), 4.25, 5.0, shift=2.0)
     raw = dict(zip(("temp", "z", "x"), model.model.drift_attribution_, strict=True))
     assert raw["z"] < 0.9
-    assert model.drift_attribution_["z"] > max(raw["z"], 0.9)
-    assert sum(model.drift_attribution_.values()) == pytest.approx(1.0)
-    shares = dict(report_source(model.snapshot(), "m").column_shares())
-    assert shares == model.drift_attribution_
-    assert next(iter(shares)) == "z"
+    assert model.current().drift_attribution["z"] > max(raw["z"], 0.9)
+    assert sum(model.current().drift_attribution.values()) == pytest.approx(1.0)
+    moved = model.drift_.columns
+    assert {each.name: each.share for each in moved} == {
+        name: share for name, share in model.current().drift_attribution.items() if share and name != "when"
+    }
+    assert moved[0].name == "z"
+    assert moved[0].now - moved[0].then > 1.0
     # The days after it are what the same hours did, and the shift has still moved.
-    assert play(model, 5.0, 7.25, shift=2.0).drift_attribution_["z"] > 0.9
+    assert play(model, 5.0, 7.25, shift=2.0).current().drift_attribution["z"] > 0.9
 
 
 def test_readings_come_from_one_round_while_another_thread_steps(seasonal):

@@ -356,15 +356,12 @@ class Manifest:
     reference, state : StoredFile
     attached : dict, optional
         Data that a caller of ``save_with`` keeps with the model, in JSON types.
-    summary : dict, optional
-        A summary of this save, in JSON types, that can be shown without loading the model.
     """
 
     model: dict[str, Any]
     reference: StoredFile
     state: StoredFile
     attached: dict[str, Any] | None = None
-    summary: dict[str, Any] | None = None
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -396,9 +393,7 @@ def read_manifest(folder: Path) -> Manifest:
         files = {name: StoredFile(**content[name]) for name in ("reference", "state")}
         if not all(is_data_file(stored.name) for stored in files.values()):
             raise ValueError("a file name that accous does not use")
-        return Manifest(
-            content["model"], files["reference"], files["state"], content["attached"], content.get("summary")
-        )
+        return Manifest(content["model"], files["reference"], files["state"], content["attached"])
     except (KeyError, RecursionError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is incomplete ({error}): restore the folder from a copy.") from error
 
@@ -488,20 +483,3 @@ def _read_latest(folder: Path, read: Callable[[Manifest], T]) -> T:
             if latest == manifest:
                 raise CheckpointError(f"{error.filename} is missing: restore the folder from a copy.") from error
             manifest = latest
-
-
-def read_summary(folder: Path) -> dict[str, Any] | None:
-    """Return the summary of the last save, or None if it has none.
-
-    All checksums are checked, so that a damaged model gives the same errors as in `accous.load`. The model itself is
-    not loaded.
-    """
-
-    def read(manifest: Manifest) -> dict[str, Any] | None:
-        if manifest.summary is not None:
-            for stored in (manifest.state, manifest.reference):
-                with open_checked(folder, stored):
-                    pass
-        return manifest.summary
-
-    return read_consistently(folder, read)

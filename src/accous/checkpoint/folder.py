@@ -398,7 +398,7 @@ class _Written:
         return len(parts) == len(self.parts) and all(old() is new for old, new in zip(self.parts, parts, strict=True))
 
 
-# A reference is large and changes only with ``fit`` and ``extend``, so it is written and hashed only once.
+# A reference is large and changes only with ``fit``, so it is written and hashed only once.
 _written: weakref.WeakKeyDictionary[Any, _Written] = weakref.WeakKeyDictionary()
 
 
@@ -412,7 +412,6 @@ def save_with(
     path: str | os.PathLike[str],
     attached: dict[str, Any] | None,
     progress: dict[str, Any] | None,
-    summary: dict[str, Any] | None = None,
 ) -> None:
     """Save a model and other data in one step; after a crash, the last complete save is still there.
 
@@ -424,8 +423,6 @@ def save_with(
         What stays the same, in JSON types; it can be read in the manifest.
     progress : dict, optional
         What changes with the rounds: nested dicts of arrays, numbers and strings.
-    summary : dict, optional
-        What `accous.checkpoint.files.read_summary` returns, in JSON types; computed from all the rest.
     """
     description = describe(model)
     require_fitted(model)
@@ -433,7 +430,6 @@ def save_with(
     try:
         _prepare(folder, is_attached=attached is not None)
         with model.lock():
-            # Together with the state: `extend` changes both.
             reference = _write_reference(model, folder)
             plain = state_to_plain(model)
             # A ratio estimator of the user's need not count its rounds.
@@ -441,7 +437,7 @@ def save_with(
         if progress is not None:
             plain["progress"] = progress
         state = write_data(folder, f"state-{n_rounds}", plain)
-        write_manifest(folder, Manifest(description, reference, state, attached, summary))
+        write_manifest(folder, Manifest(description, reference, state, attached))
         current = {reference.name, state.name}
         remove_files(folder, lambda name: is_data_file(name) and name not in current)
     except OSError as error:

@@ -13,13 +13,13 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from accous.cli import adapt, backtest, demo, extend, fit, inspect, labels, predict, report, serve, spark
+from accous.cli import adapt, ask, backtest, demo, fit, labels, predict, report, serve, spark, status
 from accous.cli.options import command
 from accous.exceptions import AccousError, MissingExtraError, ParameterError
 from accous.table.options import (
     AdaptOptions,
+    AskOptions,
     BacktestOptions,
-    ExtendOptions,
     FitOptions,
     LabelsOptions,
     PredictOptions,
@@ -35,10 +35,10 @@ COMMANDS: dict[Callable[..., int], str] = {
     command(FitOptions, fit.fit): fit.EXAMPLES,
     command(AdaptOptions, adapt.adapt): adapt.EXAMPLES,
     command(PredictOptions, predict.predict): predict.EXAMPLES,
+    status.status: status.EXAMPLES,
+    command(AskOptions, ask.ask): ask.EXAMPLES,
     command(LabelsOptions, labels.labels): labels.EXAMPLES,
-    command(ExtendOptions, extend.extend): extend.EXAMPLES,
     report.report: report.EXAMPLES,
-    inspect.inspect: inspect.EXAMPLES,
     command(ServeOptions, serve.serve): serve.EXAMPLES,
     command(spark.SparkOptions, spark.spark): spark.EXAMPLES,
 }
@@ -128,7 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
     -------
     int
         0, or 2 for a wrong argument and 1 for any other failure, each with one sentence on stderr; 3 if a condition of
-        ``accous inspect --fail-if`` holds; 130 when interrupted, 143 when terminated, 141 when the reader of the output
+        ``accous status --fail-if`` holds; 130 when interrupted, 143 when terminated, 141 when the reader of the output
         has closed it.
     """
     try:

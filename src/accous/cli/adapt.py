@@ -19,6 +19,7 @@ from accous.cli.options import (
     say,
     stop_on_signals,
 )
+from accous.cli.status import status_line
 from accous.table.options import AdaptOptions
 from accous.text import count
 
@@ -135,29 +136,6 @@ def _scale(job: AdaptJob) -> LossScale:
     return LossScale(job.table_model.model.task_.loss_name)
 
 
-def _who_predicts(job: AdaptJob, numbers: dict[str, Any]) -> str:
-    """Say how many rows carry the weight, or that it does not count because the fixed model predicts now."""
-    from accous.model.watching import MAX_ROUNDS
-
-    state = job.table_model.model.state_
-    if state.safeguards.veto.is_held:
-        n_rounds = min(numbers["rounds"], MAX_ROUNDS)  # the log keeps no more
-        share = state.rounds.share_adapted(n_rounds) if n_rounds else 0.0
-        other = _share_adapted(share, n_rounds, numbers["rounds"])
-        return f"The fixed model, which weighs all reference rows alike, predicts now{other}."
-    n_effective, n_reference = numbers["effective_sample_size"], numbers["reference_rows"]
-    return f"{n_effective:,.0f} of {n_reference:,} reference rows carry the weight."
-
-
-def _share_adapted(share: float, n_counted: int, n_rounds: int) -> str:
-    """Say in how many rounds the adapted model predicted; nothing if in none."""
-    if not share:
-        return ""
-    which = "rounds" if n_counted == n_rounds else f"last {n_counted:,} rounds"
-    part = f"{share:.0%}" if share >= 0.005 else "less than 1%"
-    return f"; the adapted model predicted {part} of the {which}"
-
-
 def _print_summary(job: AdaptJob, numbers: dict[str, Any], remarks: Console, *, is_finished: bool) -> None:
     record, output = job.record, job.options.output
     console = remarks if output == "-" else results_console()
@@ -169,9 +147,7 @@ def _print_summary(job: AdaptJob, numbers: dict[str, Any], remarks: Console, *, 
         fixed, ours = scale.shown(numbers["error_fixed"]), scale.shown(numbers["error"])
         text += f" {scale.name.capitalize()} of the fixed model {fixed}, of accous {ours}"
         text += f" ({count(record.n_scored, 'labelled row')})."
-    else:
-        text += f" {_who_predicts(job, numbers)}"
-    say(console, text)
+    say(console, text, status_line(job.table_model.snapshot()))
     say(remarks, *_remarks(job))
 
 
@@ -181,15 +157,8 @@ def _remarks(job: AdaptJob) -> Iterator[str]:
     if record.n_rejected:
         where = "" if job.rejects_path is None else f", in {job.rejects_path}"
         yield f"{count(record.n_rejected, 'bad row')} set aside{where}."
-    measured = model.measured_ if record.n_scored else None
-    if measured is not None and measured.unseen_classes:
-        names = ", ".join(f"{name} ({n_rows:,})" for name, n_rows in measured.unseen_classes.items())
-        yield f"Labels that the reference does not have count as errors: {names}."
     if job.repeated_key is not None:
         yield f"Several rows have {job.options.key} = {job.repeated_key}: a late label belongs to the last of them."
-    doubt = model.intervals_in_words() if record.n_rounds else ""
-    if doubt:
-        yield doubt
     backwards = model.backwards_in_words(record.n_rounds)
     if backwards:
         yield backwards

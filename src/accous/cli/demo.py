@@ -175,9 +175,8 @@ def _save_report(race: Race, output: Path, remarks: Console) -> int:
 
     assert race.model is not None
     assert race.history is not None
-    columns = [f"feature {number}" for number in range(1, race.stream.n_features + 1)]
     settings = {"stream": repr(race.stream), "rounds": f"{race.stream.n_rounds:,}"}
-    source = ReportSource("accous demo", race.model.snapshot(), race.history, columns, settings)
+    source = ReportSource("accous demo", race.model.snapshot(), race.history, settings)
     try:
         write_page(output, render_page(source))
     except DataError as error:
@@ -318,7 +317,7 @@ def run_race(stream: GaussianStream, on_progress: Callable[[float], None] = lamb
             if name != ONE_STEP:
                 model.adapt(batch.X)
         errors[ORACLE][batch.round - 1] = stream.risk(oracle.predictor(batch.alpha), batch.alpha)
-        late.add(batch, predicted[ACCOUS], predicted[FIXED])
+        late.add(batch, predicted[ACCOUS])
         history.add(models[ACCOUS], len(batch.X), len(batch.X), *(int(wrong.sum()) for wrong in is_wrong))
         on_progress(batch.round / len(stream))
     late.pass_on()
@@ -354,9 +353,9 @@ class _LateLabels:
         self._model = model
         self._waiting: list[tuple[NDArray[Any], ...]] = []
 
-    def add(self, batch: Batch, predicted: NDArray[Any], predicted_fixed: NDArray[Any]) -> None:
+    def add(self, batch: Batch, predicted: NDArray[Any]) -> None:
         """Keep the labels of a batch, with what was predicted for its rows."""
-        self._waiting.append((batch.X, batch.y, predicted, predicted_fixed))
+        self._waiting.append((batch.X, batch.y, predicted))
         if sum(len(rows) for rows, *_ in self._waiting) >= _LATE_ROWS:
             self.pass_on()
 
@@ -365,7 +364,8 @@ class _LateLabels:
         import numpy as np
 
         if self._waiting:
-            self._model.observe(*map(np.concatenate, zip(*self._waiting, strict=True)))
+            X, y, predicted = map(np.concatenate, zip(*self._waiting, strict=True))
+            self._model.observe(X, y, predicted=predicted, probability=1.0, learn=False)
             self._waiting = []
 
 

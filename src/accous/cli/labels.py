@@ -1,4 +1,4 @@
-"""``accous labels``: labels that arrived late, compared with the predictions of the time."""
+"""``accous labels``: labels that arrived late, compared with the predictions of the time, then learned from."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from accous.cli.options import locked_model, remarks_console, results_console, say
+from accous.cli.status import status_line
 from accous.table.options import LabelsOptions
 from accous.text import count
 
 if TYPE_CHECKING:
-    from accous.diagnostics.labels import MeasuredError
-    from accous.table.labels import LabelsCounted
+    from accous.model.learning import LearningEvent
+    from accous.table.labels import LabelJob, LabelsCounted
 
 __all__ = ["EXAMPLES", "labels"]
 
@@ -31,11 +32,15 @@ Examples:
 
 
 def labels(options: LabelsOptions) -> int:
-    """Measure the error with labels that arrived late, and compare it with the estimate.
+    """Measure how good the model is with labels that arrived late, and learn from them.
 
     Each label is compared with what was predicted at the time, which the model's folder remembers: it is found by the
     key of its row, by the id of the prediction, or by the line in the file that was predicted. A label counts once,
-    also if you give it again; another label for the same row takes its place. The model does not learn from it.
+    also if you give it again; another label for the same row takes its place.
+
+    Then the model learns from all labels that came, whenever enough are new: it is fitted on the reference and the
+    labels, where the past fades, and predicts together with the one that knows no labels. --measure-only objects, and
+    --undo takes the last file back, as if it had not come.
     """
     from accous.table.labels import LabelJob
 
@@ -47,16 +52,26 @@ def labels(options: LabelsOptions) -> int:
         elif options.forget:
             done = f"{count(job.forget(options.forget), 'prediction')} deleted."
         else:
+            before = job.table_model.learned_[-1:]
             counted = job.run()
-    say(remarks, *([done] if counted is None else _remarks(counted)))
-    measured = job.table_model.measured_
+            done = _learned(job, before)
+    say(remarks, *([] if counted is None else _remarks(counted)), *filter(None, [done]))
     if options.as_json:
         typer.echo(json.dumps(job.summary(counted), indent=2, allow_nan=False))
-    elif measured is None:
-        say(results_console(), "Nothing is measured yet: no label is about a prediction of the present model.")
     else:
-        say(results_console(), *filter(None, [*_lines(measured), measured.intervals.sentence]))
+        say(results_console(), status_line(job.table_model.snapshot()))
     return 0
+
+
+def _learned(job: LabelJob, before: tuple[LearningEvent, ...]) -> str:
+    """Say what was learned now, or that labels wait."""
+    learning, last = job.table_model.model.state_.learning, job.table_model.learned_[-1:]
+    if last and last != before:
+        share = f"; of each prediction, {last[0].weight:.0%} comes from what it learned"
+        return f"The model learned from {count(last[0].n_labels, 'label')}, {last[0].n_new:,} of them new{share}."
+    n_waiting = 0 if learning is None else int((~learning.kept.is_learned).sum())
+    waits = count(n_waiting, "label waits", "labels wait")
+    return f"{waits} until there are enough to learn from." if n_waiting else ""
 
 
 def _remarks(counted: LabelsCounted) -> list[str]:
@@ -81,26 +96,7 @@ def _remarks(counted: LabelsCounted) -> list[str]:
     if counted.n_earlier:
         earlier = count(counted.n_earlier, "label is", "labels are")
         texts.append(f"{earlier} about predictions from before rows joined the reference: not counted.")
+    if counted.unseen:
+        names = ", ".join(f"{name} ({n_rows:,})" for name, n_rows in counted.unseen.items())
+        texts.append(f"Labels that the reference does not have count as errors: {names}.")
     return texts
-
-
-def _lines(measured: MeasuredError) -> list[str]:
-    from accous.diagnostics.messages import comparison_in_words, counted_in_words, estimate_in_words, interval_in_words
-
-    scale = measured.scale
-    interval = interval_in_words(measured.error_low, measured.error_high, scale)
-    counted = counted_in_words(measured.n_labelled, measured.n_plain, measured.error_plain, scale)
-    comparison = comparison_in_words(measured)
-    return [
-        f"Measured {scale.name}: {scale.shown(measured.error)} ({interval}), {counted}.",
-        f"Estimated {scale.name}: {estimate_in_words(measured)}.",
-        f"{comparison[0].upper()}{comparison[1:]}{_more(measured)}",
-    ]
-
-
-def _more(measured: MeasuredError) -> str:
-    text = ""
-    if measured.unseen_classes:
-        names = ", ".join(f"{name} ({count:,})" for name, count in measured.unseen_classes.items())
-        text += f" Classes that the reference does not have: {names}."
-    return f"{text} {measured.concept_sentence}".rstrip()

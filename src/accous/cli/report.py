@@ -1,4 +1,4 @@
-"""``accous report``: one page that says what drifted, whether to trust the adaptation, and what to do."""
+"""``accous report``: one page that says how good the model is now, what moved, and what to do."""
 
 from __future__ import annotations
 
@@ -18,33 +18,35 @@ Examples:
 
 `accous report model/ -o report.html`
 
-`accous report model/ -o report.html --force --quiet && xdg-open report.html`
+`accous report model/ -o report.html --by country --force --quiet && xdg-open report.html`
 """
+_By = Annotated[str | None, typer.Option(metavar="COL", help="Show segments by this column, the worst first.")]
 _Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="An .html file.")]
 
 
 def report(
     model: ModelFolder,
     output: _Output = Path("report.html"),
+    by: _By = None,
     estimator: NamedEstimator = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> int:
-    """Write a report that starts with the verdict and opens offline in any browser."""
+    """Write a report that starts with metric and state and opens offline in any browser."""
     require_html(output)
     if output.exists() and not force:
         raise DataError(f"{output} already exists: give another name, or use --force to replace it.")
     from accous.report.page import render_page
-    from accous.report.words import judge_in_words, report_source
+    from accous.report.words import headline, report_source
     from accous.table.model import load_table_model
     from accous.table.runs import require_separate_files
 
     require_separate_files({}, {"--output": str(output)}, model)
     remarks = remarks_console(quiet=quiet)
     with remarks.status("Writing the report"):
-        source = report_source(load_table_model(model, estimator).snapshot(), str(model))
+        source = report_source(load_table_model(model, estimator).snapshot(), str(model), by=by)
         write_page(output, render_page(source))
-    say(remarks, f"{judge_in_words(source).headline}. Report: {output}")
+    say(remarks, f"{headline(source)}. Report: {output}")
     return 0
 
 

@@ -31,7 +31,7 @@ Examples:
 `spark-submit --master yarn $(which accous) spark model/ history/ -o result/ --key shop`
 """
 _FILES = ("csv", "json", "orc", "parquet", "text")
-_NAMES = {"prediction": "predictions", "event": "events", "trust": "verdicts", "state": "keys"}
+_NAMES = {"prediction": "predictions", "event": "events", "status": "readings", "state": "keys"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +68,8 @@ class SparkOptions:
     schema: Annotated[
         str | None, typer.Option(metavar="DDL", help="Columns of ROWS, as in SQL: 'shop string, age double'.")
     ] = None
-    trust_every: Annotated[
-        int, typer.Option(metavar="N", help="Rounds between verdicts of a key; 0 leaves verdicts out.")
+    status_every: Annotated[
+        int, typer.Option(metavar="N", help="Rounds between readings of a key; 0 leaves readings out.")
     ] = 64
     no_states: Annotated[
         bool, typer.Option("--no-states", help="Leave the states out of the result: it cannot be resumed from.")
@@ -85,8 +85,8 @@ class SparkOptions:
             raise ParameterError("--checkpoint and --once belong to --stream.")
         if self.stream and self.last:
             raise ParameterError("--last belongs to tables: a stream has no end.")
-        if self.trust_every < 0:
-            raise ParameterError(f"--trust-every must not be negative, got {self.trust_every}.")
+        if self.status_every < 0:
+            raise ParameterError(f"--status-every must not be negative, got {self.status_every}.")
         if self.fleet is not None:
             if self.stream and not self.once:
                 raise ParameterError("--fleet is written at the end: a stream ends only with --once.")
@@ -102,7 +102,7 @@ class SparkOptions:
 def spark(options: SparkOptions) -> int:
     """Give each key a model of its own: predict and learn from the rows of many keys, on Spark.
 
-    The result is Parquet, partitioned by kind: prediction, event, trust and state.
+    The result is Parquet, partitioned by kind: prediction, event, status and state.
     """
     require_extra("pyspark", "accous spark")
     reading = dict(_pair(each) for each in options.option or [])
@@ -184,7 +184,7 @@ def _chosen(options: SparkOptions, session: Any) -> dict[str, Any]:
         "number": options.number,
         "buckets": options.buckets,
         "resume": None if options.resume is None else session.read.parquet(options.resume),
-        "trust_every": options.trust_every or None,
+        "status_every": options.status_every or None,
         "with_states": not options.no_states,
         **options.of_rounds(),
     }

@@ -195,7 +195,7 @@ def widen(
     Examples
     --------
     >>> from accous.diagnostics.evidence import NO_EVIDENCE
-    from accous.diagnostics.risk import widen
+    >>> from accous.diagnostics.risk import widen
     >>> interval = widen((0.1, 0.08, 0.12), NO_EVIDENCE.fixed, drift=0.5, seen_drift=0.0, disagreement=0.0)
     >>> [round(float(each), 3) for each in interval]
     [0.1, 0.041, 0.42]

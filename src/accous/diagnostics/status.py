@@ -73,8 +73,9 @@ class Advice:
 
     @property
     def command(self) -> str:
-        """What to type, with MODEL for the model's folder; empty if there is nothing to do."""
-        return {Action.LABEL: f"accous ask MODEL -n {self.n}", Action.LEARN: "accous labels MODEL"}.get(self.code, "")
+        """What to type, with MODEL for the model's folder and capitals for your files; empty if there is nothing."""
+        ask = f"accous ask MODEL STREAM -n {self.n} -o to_label.csv"
+        return {Action.LABEL: ask, Action.LEARN: "accous labels MODEL LABELS"}.get(self.code, "")
 
 
 @dataclass(frozen=True)

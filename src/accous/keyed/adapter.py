@@ -472,7 +472,7 @@ class KeyedAdapter:
         return self._form.age(state)[0]
 
     def readings(self, states: Mapping[Any, bytes]) -> list[KeyReading]:
-        """Return what is known of each key: verdict, estimated error, effective rows, and what changed since when.
+        """Return what is known of each key: state, expected metric, effective rows, and what changed since when.
 
         Parameters
         ----------

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from accous.diagnostics.trust import VERDICTS
+from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN
 from accous.exceptions import CheckpointError, DataError, ParameterError
 from accous.keyed.adapter import KeyedAdapter
 from accous.keyed.readings import KeyReading
@@ -127,10 +127,11 @@ OUTPUT_FIELDS = {
     "size": "double",
     "columns": "string",
     "rounds_to_adapt": "bigint",
-    "verdict": "string",
-    "estimated_error": "double",
-    "estimated_error_low": "double",
-    "estimated_error_high": "double",
+    "status": "string",
+    "value": "double",
+    "low": "double",
+    "high": "double",
+    "at_fit": "double",
     "effective_rows": "double",
     "drift": "double",
     "state": "binary",
@@ -151,13 +152,13 @@ class BucketStep:
         The column of the times.
     number : str, optional
         A column of integers that names the rows in the result.
-    trust_every : int or None
-        A key's verdict is in the result whenever its rounds pass a multiple of this number.
-        None leaves verdicts out.
+    status_every : int or None
+        A key's status is in the result whenever its rounds pass a multiple of this number.
+        None leaves it out.
     with_states : {"none", "new", "all"}
         Which states the result has too: those of keys that had rows, or also those that were known before.
     is_batch : bool
-        Whether this is the only call for these rows, so that every key gets a verdict.
+        Whether this is the only call for these rows, so that every key gets a status.
     is_last : bool
         Whether no more rows will come.
     """
@@ -166,7 +167,7 @@ class BucketStep:
     key: str
     time: str | None = None
     number: str | None = None
-    trust_every: int | None = 64
+    status_every: int | None = 64
     with_states: str = "none"
     is_batch: bool = False
     is_last: bool = False
@@ -204,9 +205,9 @@ class BucketStep:
         return rows.column(name).combine_chunks()
 
     def _readings(self, adapter: Any, before: dict[Any, bytes], after: dict[Any, bytes]) -> list[KeyReading]:
-        if self.trust_every is None:
+        if self.status_every is None:
             return []
-        every = self.trust_every
+        every = self.status_every
         due = {
             key: state
             for key, state in after.items()
@@ -321,14 +322,15 @@ def _of_events(events: list[KeyEvent]) -> dict[str, Any]:
 
 def _of_readings(readings: list[KeyReading]) -> dict[str, Any]:
     return {
-        "kind": ["trust"] * len(readings),
+        "kind": ["status"] * len(readings),
         "key": [reading.key for reading in readings],
         "time": [reading.time for reading in readings],
         "round": [reading.rounds for reading in readings],
-        "verdict": [reading.verdict for reading in readings],
-        "estimated_error": [reading.estimated_error for reading in readings],
-        "estimated_error_low": [reading.estimated_error_low for reading in readings],
-        "estimated_error_high": [reading.estimated_error_high for reading in readings],
+        "status": [reading.state for reading in readings],
+        "value": [reading.value for reading in readings],
+        "low": [reading.low for reading in readings],
+        "high": [reading.high for reading in readings],
+        "at_fit": [reading.at_fit for reading in readings],
         "effective_rows": [reading.effective_rows for reading in readings],
         "drift": [reading.drift for reading in readings],
         "columns": [",".join(reading.columns) for reading in readings],
@@ -341,7 +343,7 @@ def _of_readings(readings: list[KeyReading]) -> dict[str, Any]:
 def fleet(states: Mapping[Any, bytes], adapter: KeyedAdapter) -> list[KeyReading]:
     """Return what is known of each key, worst first; ``pandas.DataFrame(fleet(...))`` is a table with a row per key.
 
-    Keys are in the order of their verdicts; then come those whose inputs move at the moment, then the largest drift.
+    Degraded keys come first, then uncertain ones; among them those whose inputs move, then the largest drift.
 
     Parameters
     ----------
@@ -368,7 +370,7 @@ def fleet(states: Mapping[Any, bytes], adapter: KeyedAdapter) -> list[KeyReading
 
 def _badness(reading: KeyReading) -> tuple[int, bool, float]:
     drift = 0.0 if math.isnan(reading.drift) else reading.drift
-    return VERDICTS.index(reading.verdict), reading.is_moving, drift
+    return (HEALTHY, UNCERTAIN, DEGRADED).index(reading.state), reading.is_moving, drift
 
 
 # --- Of several states of a key, the newest: results of streams hold one per micro-batch
@@ -480,7 +482,7 @@ def adapt_folder(
     resume: str | os.PathLike[str] | None = None,
     buckets: int = 16,
     n_jobs: int = 1,
-    trust_every: int | None = 64,
+    status_every: int | None = 64,
     is_last: bool = False,
     **settings: Any,
 ) -> int:
@@ -504,7 +506,7 @@ def adapt_folder(
     buckets : int, default=16
     n_jobs : int, default=1
         Processes.
-    trust_every : int or None, default=64
+    status_every : int or None, default=64
     is_last : bool, default=False
     **settings
         Of `KeyedAdapter`.
@@ -527,7 +529,7 @@ def adapt_folder(
     if key not in rows.column_names:
         raise DataError(f"The rows have no column {key!r}: they have {', '.join(rows.column_names)}.")
     step = BucketStep(
-        ShippedModel(model, settings), key, time, number, trust_every, "all", is_batch=True, is_last=is_last
+        ShippedModel(model, settings), key, time, number, status_every, "all", is_batch=True, is_last=is_last
     )
     step.shipped.unpack()  # a model that keys cannot share is refused before anything is removed
     states = {} if resume is None else _states(datasets, resume, key)

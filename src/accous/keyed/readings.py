@@ -1,7 +1,7 @@
-"""What can be said of a key from its state: verdict, estimated error, effective rows, and what changed since when.
+"""What can be said of a key from its state: how good the model is there, and what changed since when.
 
-Everything is computed from the state when you ask for it, as `accous.AdaptiveClassifier` computes it; a key keeps no
-recent rows, so nothing is known of how the reference covers them beyond the share out of bound.
+Everything is computed from the state when you ask for it. A key keeps no recent rows: held-out rows of the reference
+stand for them, as often as the key's weights say.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import numpy as np
 
 from accous.arrays import FloatArray
 from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, Number
-from accous.diagnostics.evidence import NO_EVIDENCE, Evidence
-from accous.diagnostics.losses import loss_interval, weight_distance
-from accous.diagnostics.risk import widen
-from accous.diagnostics.trust import Checks, WeightEvidence, judge
+from accous.diagnostics.losses import effective_sample_size
+from accous.diagnostics.performance import Estimate, Predictions, expected
+from accous.diagnostics.status import Finding, History, Reason, Status, judge
 from accous.keyed.shared import SharedModel
+from accous.model.performance import estimate_to_json, status_to_json
 from accous.model.predictors import LinearPredictor
-from accous.model.safeguards import compare, shrink
 from accous.threads import one_blas_thread
 
 __all__ = ["KeyReading", "read_key"]
 
-_NO_LEARNERS = np.empty((0, 0)), np.empty(0)
+_N_ROWS = 500
+_MANY_OUTSIDE = 0.2
 
 
 class KeyReading(NamedTuple):
-    """What is known of one key.
+    """What is known of one key, by the names of ``accous status --json``.
 
     Attributes
     ----------
@@ -37,17 +37,23 @@ class KeyReading(NamedTuple):
         Rounds played, rows learned from, and rows that came too late.
     time : float
         The newest time; NaN without times.
-    verdict : str
-        See `accous.diagnostics.trust`.
-    reason : str
-    estimated_error, estimated_error_low, estimated_error_high : float
-        Of the model in use, without labels.
-    fixed_error : float
-        Estimate for the model that never adapts.
+    state : {"healthy", "degraded", "uncertain"}
+    metric : str
+    value, low, high : float or None
+        What the metric is of the model in use, if labels still follow from inputs as they did.
+    basis : str
+        "expected": a key has no labels.
+    at_fit : float or None
+        The same metric on held-out rows of the reference.
+    reasons : list of dict
+        Each with ``code``, ``number`` and ``text``; the first one decided the state.
+    advice : dict
+        With ``code``, ``n``, ``command`` and ``text``.
     effective_rows : float
         Effective rows of the reference.
     drift : float
-        Total variation of the weights from the base weights, in [0, 1].
+        How well the weights tell the key's rows from the reference, twice the area under the curve minus 1, or the
+        share of rows out of bound if that is more; in [0, 1].
     is_adapted : bool
         Whether an adapted model predicts.
     changes : int
@@ -65,12 +71,15 @@ class KeyReading(NamedTuple):
     rows: int
     late_rows: int
     time: float
-    verdict: str
-    reason: str
-    estimated_error: float
-    estimated_error_low: float
-    estimated_error_high: float
-    fixed_error: float
+    state: str
+    metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+    basis: str
+    at_fit: float | None
+    reasons: list[dict[str, Any]]
+    advice: dict[str, Any]
     effective_rows: float
     drift: float
     is_adapted: bool
@@ -83,34 +92,14 @@ class KeyReading(NamedTuple):
 
 def read_key(shared: SharedModel, stack: KeyStack, key: int, name: Any) -> KeyReading:
     """Return what is known of a key of a stack."""
-    numbers, rules = stack.numbers[:, key], shared.rules
-    ratios, weights = _weights(shared, stack, key)
-    is_held, is_moved = bool(numbers[Number.IS_HELD]), bool(stack.is_moved[key])
-    predictor = LinearPredictor.of_coefs(stack.predictors[key].copy(), shared.classes) if is_moved else shared.fixed
-    fitted = shrink(weights, rules.base_weight, float(numbers[Number.STRENGTH])) if is_moved else rules.base_weight
+    numbers, weights = stack.numbers[:, key], _weights(shared, stack, key)
+    is_adapted = bool(stack.is_moved[key]) and not numbers[Number.IS_HELD]
+    adapted = LinearPredictor.of_coefs(stack.predictors[key].copy(), shared.classes) if is_adapted else None
+    outside = float(numbers[Number.N_RECENT_OUT]) / max(1.0, float(numbers[Number.N_RECENT]))
+    drift = max(outside, drift_of(weights, shared.rules.base_weight))
     with one_blas_thread():
-        fixed_errors = rules.fixed.errors()
-        errors = fixed_errors
-        if is_moved and not is_held:
-            answers = rules.erm.cross_fitted(fitted, predictor)
-            errors = None if answers is None else rules.task.errors(answers)
-        excess = (0.0, 0.0)
-        if is_moved:
-            quick = rules.erm.cross_fitted(fitted, predictor, is_quick=True)
-            excess = compare(rules.fixed, rules.task, weights, quick)
-    in_use, fixed = (_interval(shared, each, weights, is_held=is_held) for each in (errors, fixed_errors))
-    n_recent = float(numbers[Number.N_RECENT])
-    trust = judge(
-        WeightEvidence.of(weights, np.minimum(ratios, shared.max_ratio), rules.base_weight, shared.max_ratio),
-        share_out_of_bound=float(numbers[Number.N_RECENT_OUT]) / n_recent if n_recent else 0.0,
-        exponent=float(numbers[Number.SHARE]),
-        is_vetoed=is_held,
-        excess=excess,
-        scale=rules.fixed.scale,
-        guard=rules.guard.sentence,
-        interval=in_use,
-        checks=Checks(evidence=_evidence(shared), unverified=shared.model.unverified_),
-    )
+        now = _expected(shared, weights, adapted)
+        said = status_to_json(_judge(shared, now, drift, outside))
     columns = numbers[Number.EVENT_COLUMNS : Number.EVENT_COLUMNS + N_EVENT_COLUMNS]
     return KeyReading(
         key=name,
@@ -118,44 +107,68 @@ def read_key(shared: SharedModel, stack: KeyStack, key: int, name: Any) -> KeyRe
         rows=int(numbers[Number.N_ROWS]),
         late_rows=int(numbers[Number.N_LATE]),
         time=float(numbers[Number.NEWEST_TIME]),
-        verdict=trust.verdict,
-        reason=trust.reason,
-        estimated_error=in_use[0],
-        estimated_error_low=in_use[1],
-        estimated_error_high=in_use[2],
-        fixed_error=fixed[0],
-        effective_rows=trust.effective_sample_size,
-        drift=weight_distance(weights, rules.base_weight),
-        is_adapted=is_moved and not is_held,
+        metric=now.metric,
+        **estimate_to_json(now),
+        **{each: said[each] for each in ("state", "reasons", "advice")},
+        effective_rows=effective_sample_size(weights),
+        drift=drift,
+        is_adapted=is_adapted,
         changes=int(numbers[Number.N_EVENTS]),
         since_round=int(numbers[Number.EVENT_ROUND]),
         since_time=float(numbers[Number.EVENT_TIME]) if numbers[Number.EVENT_ROUND] else math.nan,
         is_moving=bool(numbers[Number.EVENT_ROUND]) and math.isnan(numbers[Number.EVENT_ROUNDS]),
-        columns=tuple(rules.names[int(column) - 1] for column in columns if column),
+        columns=tuple(shared.rules.names[int(column) - 1] for column in columns if column),
     )
 
 
-def _evidence(shared: SharedModel) -> Evidence | None:
-    return None if shared.model.backtest_ is None else shared.model.backtest_.evidence
-
-
-def _weights(shared: SharedModel, stack: KeyStack, key: int) -> tuple[FloatArray, FloatArray]:
-    """Return the ratios of the reference at a key's theta, and the weights in use."""
+def _weights(shared: SharedModel, stack: KeyStack, key: int) -> FloatArray:
+    """Return the weights of the reference at a key's theta."""
     active = np.array([key])
     means = stack.parts["means"][key].copy()
-    padded = shared.rounds.ratios(stack, active)
-    pooled = np.minimum(shared.rounds.pool(stack, active, padded)[0], shared.max_ratio)
+    pooled = np.minimum(shared.rounds.pool(stack, active, shared.rounds.ratios(stack, active))[0], shared.max_ratio)
     stack.parts["means"][key] = means
     base = shared.rules.base_weight
     weights = base * pooled
-    return padded[0, : shared.shape.n_reference], weights * (base.sum() / weights.sum())
+    return np.asarray(weights * (base.sum() / weights.sum()))
 
 
-def _interval(shared: SharedModel, errors: Any, weights: FloatArray, *, is_held: bool) -> tuple[float, float, float]:
-    if errors is None:
-        return (math.nan,) * 3
-    task, evidence = shared.rules.task, _evidence(shared) or NO_EVIDENCE
-    n_coefs, scale = shared.rules.erm.n_coefs, shared.rules.fixed.scale
-    interval = loss_interval(task.losses(errors), weights, *_NO_LEARNERS, n_coefs)
-    residuals = evidence.fixed if is_held else evidence.adapted
-    return widen(interval, residuals, drift=math.nan, seen_drift=evidence.drift, disagreement=math.nan, scale=scale)
+def drift_of(weights: FloatArray, base: FloatArray) -> float:
+    """Return twice the area under the curve minus 1 when the ratio tells weighted rows from those of the reference.
+
+    That is the unit of `accous.diagnostics.drift.drift_strength`, without recent rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> drift_of(np.ones(4), np.ones(4)), drift_of(np.array([0.0, 0.0, 2.0, 2.0]), np.ones(4))
+    (0.0, 0.5)
+    """
+    order = np.argsort(weights / base, kind="stable")
+    before, now = base[order] / base.sum(), weights[order] / weights.sum()
+    return max(0.0, 2.0 * float(now @ (np.cumsum(before) - 0.5 * before)) - 1.0)
+
+
+def _expected(shared: SharedModel, weights: FloatArray, adapted: LinearPredictor | None) -> Estimate:
+    """Return what is expected of the model in use on held-out rows, weighted as the key's inputs are."""
+    rules = shared.rules
+    metric, held, calibration = rules.measures.metric, rules.held_out.predictions, rules.held_out.calibration
+    if held is None or calibration is None:
+        return Estimate(metric.name, math.nan, math.nan, math.nan, "expected", math.nan, 0)
+    shares = np.cumsum(weights[held.rows])
+    places = shares[-1] * (np.arange(_N_ROWS) + 0.5) / _N_ROWS
+    chosen = np.minimum(np.searchsorted(shares, places), len(shares) - 1)
+    recent: Predictions = calibration.held_out[chosen]
+    if adapted is not None:
+        recent = rules.measures.made_by(adapted, rules.reference[held.rows[chosen]])
+    return expected(metric, calibration, recent)
+
+
+def _judge(shared: SharedModel, now: Estimate, drift: float, outside: float) -> Status:
+    rules = shared.rules
+    metric, held = rules.measures.metric, rules.held_out
+    history = History(False, np.zeros(0), math.nan)
+    if held.calibration is not None:
+        history = held.history(metric, rules.cover)
+    tolerance = rules.measures.tolerated(metric, now.at_fit, math.nan)
+    also = (Reason(Finding.FEW_INSIDE, outside),) if outside >= _MANY_OUTSIDE else ()
+    return judge(metric, now, history, drift, tolerance=tolerance, also=also)

@@ -464,19 +464,6 @@ class Verification:
     unverified: str = ""
     halves: TimeHalves | None = None
 
-    def extended_order(self, n_rows: int, kept: IntArray, order_of_new: Any) -> IntArray | None:
-        """Return the order with rows that joined the reference, as the latest, and without those that left."""
-        if self.order is None or (isinstance(order_of_new, (bool, np.bool_)) and not order_of_new):
-            return None
-        n_before = len(self.order)
-        n_new = n_rows - n_before
-        is_given = isinstance(order_of_new, (bool, np.bool_))
-        new = np.arange(n_new) if is_given else read_order(order_of_new, n_new)
-        order = np.concatenate((self.order, n_before + new))
-        places = np.full(n_rows, -1)
-        places[kept] = np.arange(len(kept))
-        return places[order][places[order] >= 0]
-
 
 def order_of(model: Any, X: Any, order: Any) -> tuple[Order, IntArray | None]:
     """Return what is known about the order of a reference, given what ``fit`` was given, and its rows oldest first."""
@@ -504,17 +491,6 @@ def verify(
     if isinstance(order, Backtest):
         return Verification(found, time_order, order, "", halves)
     return Verification(found, time_order, *_replay_or_reason(model, X, y, time_order, CUTS, on_progress), halves)
-
-
-def verify_again(model: Any, time_order: IntArray | None) -> Verification:
-    """Replay a reference that other rows have joined, quickly; what its earlier rows showed is evidence no more."""
-    before: Verification = model.verification_
-    if time_order is None:
-        had_order = before.backtest is not None or before.unverified != ""
-        found = Order(OrderKind.UNORDERED) if before.found.is_in_time else before.found
-        return Verification(found, unverified=_NO_ORDER if had_order else "")
-    replayed = _replay_or_reason(model, model.reference_, model.task_.truths, time_order, QUICK_CUTS)
-    return Verification(before.found, time_order, *replayed, halves_of(model, time_order))
 
 
 def _replay_or_reason(

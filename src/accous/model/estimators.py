@@ -34,7 +34,6 @@ from accous.model.backtest import (
     halves_of,
     order_of,
     verify,
-    verify_again,
 )
 from accous.model.heldout import (
     FEWEST_ROWS_OF_TREES,
@@ -47,7 +46,7 @@ from accous.model.heldout import (
     read_measures,
     split_rows,
 )
-from accous.model.labels import is_before_joining, judge_late_rows, on_new_reference, rows_to_keep, with_labels
+from accous.model.labels import is_before_joining, judge_late_rows, with_labels
 from accous.model.learning import (
     Fitted,
     Learning,
@@ -104,7 +103,7 @@ from accous.model.tasks import (
 )
 from accous.model.watching import Read, ReferenceCover
 from accous.parameters import require_choice, require_integer, require_number, require_share
-from accous.ratio.base import RatioEstimator, ratios_of_reference, unchanged_on_failure
+from accous.ratio.base import RatioEstimator, unchanged_on_failure
 from accous.ratio.online import NoShift, OnlineDensityRatio
 from accous.text import LOGGER
 from accous.threads import LOCK_NAME, Lockable, one_blas_thread, one_openmp_thread_if_few
@@ -274,7 +273,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         X_batch : array or frame of shape (n_batch, n_features)
             Columns of a frame are found by name, in any order; others are left out.
         y : None
-            No round learns from labels: pass those to ``observe`` or ``extend``.
+            No round learns from labels: pass those to ``observe``.
         """
         if y is not None:
             raise _labels_refused("adapt")
@@ -293,7 +292,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         X_batch : array or frame of shape (n_batch, n_features)
             Columns of a frame are found by name, in any order; others are left out.
         y : None
-            No round learns from labels: pass those to ``observe`` or ``extend``.
+            No round learns from labels: pass those to ``observe``.
 
         Returns
         -------
@@ -322,7 +321,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
                 predicted = self._predicted("predict", rows)
             if (self.refit, self.adaptation) != self.rules_.chosen:
                 self._take_up_parameters()
-            if self._is_wide(rows):
+            if self.state_.learning is not None and self._is_wide(rows):
                 rows, X_batch = self._narrow(rows), self._narrow(X_batch)
             before, known = self.state_, attributes.get("_snapshot")
             read, alarm = None, None
@@ -406,9 +405,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             Of a regressor, what ``predict_interval`` returned at the time with ``alpha=0.1``; NaN where there was none.
             ``measured_.intervals`` then counts how many true numbers lay inside.
         rounds : array of shape (n_rows,), optional
-            ``n_rounds_`` when each row was predicted; NaN where it is not known. Rows that were predicted before others
-            joined the reference (`extend`) are left out: they say nothing about the present predictors. Needs
-            ``predicted``. None says that all were predicted since.
+            ``n_rounds_`` when each row was predicted; NaN where it is not known. Needs ``predicted``.
         probability : float or array of shape (n_rows,), optional
             With which each row was chosen to be labelled, as ``ask`` returns it. Such labels decide how good the model
             is. None says that the labels merely arrived, perhaps for rows of a certain kind: they decide only if they
@@ -432,7 +429,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         given = {"predicted": predicted, "predicted_fixed": predicted_fixed, "estimated": estimated}
         # The whole comparison: rows that join meanwhile would change the reference in the middle of it.
         with self.lock(), unchanged_on_failure(self):
-            if predicted is None and self._is_wide(rows):
+            if predicted is None and self.state_.learning is not None:
                 given["predicted"] = self._predicted("predict", rows)
             narrow = self._narrow(X), self._narrow(rows)
             judged = judge_late_rows(self.current(), *narrow, late, intervals=intervals, **given)
@@ -449,7 +446,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             new = read_labelled(
                 self.rules_,
                 current.predictor,
-                None if rows is None else self._as_kept(rows),
+                rows,
                 late,
                 predicted=predicted,
                 probability=probability,
@@ -459,17 +456,13 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
                 new = new[~is_before_joining(state, rounds)]
             if not len(new):
                 return
-            labelled = new if state.labelled is None else state.labelled.after(new)
+            labelled = (new[:0] if state.labelled is None else state.labelled).after(new)
             after = replace(state, labelled=labelled, alarm=current.alarm)
             self._replace_state(after, with_new_labels=True)
             if after.alarm is not None:
                 weights = self.current()._label_weights[-len(new) :]
                 alarm = after.alarm.after_labels(self.rules_, labelled[-len(new) :].labels(weights), state.n_rounds)
-                self._replace_state(replace(after, alarm=alarm), with_new_labels=True)
-
-    def _as_kept(self, rows: Any) -> Any:
-        """Return rows as recent ones are kept: without missing numbers, if the predictor reads numbers."""
-        return Bounds.of(self.reference_).filled(rows) if self._has_numbers and self._takes_missing else rows
+                self._replace_state(replace(self.state_, alarm=alarm), with_new_labels=True)
 
     def _learn(self, rows: Any, late: LateTruths) -> None:
         """Keep labelled rows of now, and learn from them if there are enough; labels of another type cannot be classes.
@@ -543,15 +536,19 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         LOGGER.info("Round %d: learned from %d labels, %d of them new.", self.n_rounds_, event.n_labels, event.n_new)
 
     def forget_labels_of(self, ids: IntArray, now: int) -> bool:
-        """Forget some of the kept labels; return whether the others have to be learned again."""
+        """Forget some of the kept labels; return whether the others have to be learned again.
+
+        If too few are left to learn from, all are forgotten, and have to be given again.
+        """
         learning = self.state_.learning
         if learning is None or not np.isin(learning.kept.ids, ids).any():
             return False
-        self._replace_learning(learning.without(ids, now, spread_of(self.task_)))
-        return bool(self.state_.learning.fitted is not None)
+        learning = learning.without(ids, now, spread_of(self.task_))
+        self._replace_learning(learning)
+        return learning is not None and learning.fitted is not None
 
     def _replace_learning(self, learning: Learning | None) -> None:
-        self.state_ = replace(self.state_, learning=learning)
+        self.state_ = replace(self._with_alarm(self.state_), learning=learning)
         vars(self).pop("_snapshot", None)
 
     def restore_learning(self, learning: Learning) -> None:
@@ -647,95 +644,9 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             rounds = self.state_.rounds.noting(self.state_.n_rounds - number, Read(risk))
             self._replace_state(replace(self.state_, rounds=rounds))
 
-    def extend(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        order: Any = True,
-        max_reference: int | None = None,
-        drop: str = "oldest",
-    ) -> Self:
-        """Add labelled rows to the reference and fit again; what the rounds have learned goes on.
-
-        Use it when late labels show that P(y | x) has changed, which no weighting of the old reference can correct.
-        Call ``observe`` first if the same labels are to be measured: afterwards the model has seen them.
-
-        The ratio keeps its theta, its learners and the scaling of the first fit, and counts the new rows as reference
-        from now on. One-step ratios, and your own unless it implements ``on_reference``, start again with the next
-        batch. The adapted predictor is fitted at once. The fixed predictor becomes the fit on the new reference without
-        importance weights, so it is still what the adaptation is compared with. What ``measured_`` counted before
-        counts for 50 rows at most, because it is about earlier predictors. Labels of a classifier may be new classes;
-        predictions then have these classes too.
-
-        It is not possible with `OnlineDensityRatio` or `SingleLearnerRatio` and a transformer as ``feature_map``: a
-        loaded model fits the transformer on the whole reference, and theta belongs to the features of the first one.
-        Fit a new model on the old rows and the new ones together, or transform the columns before they reach the model.
-
-        A reference with an order in time is replayed again, once and from the middle, and the outcome takes the place
-        of ``backtest_``. It decides anew how far estimates are believed and whether to adapt. If anything fails, the
-        model stays as it was. Threads that learn wait meanwhile; do not predict with the model from another thread.
-
-        Parameters
-        ----------
-        X : array or frame of shape (n_rows, n_features)
-            An empty one changes nothing.
-        y : array of shape (n_rows,)
-            Of the type of the reference's.
-        sample_weight : array of shape (n_rows,), optional
-            Base weights of the new rows. None gives each the mean base weight of the reference.
-        order : bool or array of shape (n_rows,), default=True
-            The new rows count as later than all others. True says that they are in order of time, and an array gives
-            their times, as for ``fit``. False says that they have no order: then the reference has none any more, the
-            backtest is dropped, and ``trust_`` says why nothing is verified. Ignored if the reference has no order.
-        max_reference : int, optional
-            Most rows of the reference. None is twice the number of rows that ``fit`` was given. A smaller number lets
-            the old rows leave sooner after an abrupt change.
-        drop : {"oldest", "least weight"}, default="oldest"
-            Which rows leave if there are more: those that joined first, or those with the smallest importance weights
-            now. Five rows of each class always stay.
-        """
-        self._require_fitted("state_")
-        require_choice("drop", drop, ("oldest", "least weight"))
-        if max_reference is not None:
-            require_integer("max_reference", max_reference, at_least=2, or_else=" or None")
-        X = select_columns(self, X)
-        rows = self._read(X, reset=False, min_rows=0)
-        if count_rows(rows) == 0:
-            return self
-        with self.lock(), unchanged_on_failure(self), one_blas_thread():
-            task = self.task_.joined_by(y, count_rows(rows), type(self).__name__)
-            base = np.concatenate((self.base_weight_, self._weights_to_join(sample_weight, count_rows(rows))))
-            ratio = self.state_.ratio
-            of_ratio = append_rows(ratio.reference_, ratio.read(X))
-            ages = np.arange(len(task), dtype=np.float64)
-            if drop == "least weight":
-                ages = base * ratios_of_reference(ratio.on_reference(of_ratio))
-            kept = rows_to_keep(task.strata, ages, int(max_reference or 2 * self.state_.n_fitted))
-            time_order = self.verification_.extended_order(len(task), kept, order)
-            self.reference_ = _take(append_rows(self.reference_, rows), kept)
-            self.task_, self.base_weight_ = task.part(kept), base[kept]
-            self.verification_ = verify_again(self, time_order)
-            self._hold_out(None)
-            self._bounded(ratio)
-            self.erm_ = self._make_erm()
-            self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, self.erm_.fit(self.base_weight_, None))
-            ratio = ratio.on_reference(_take(of_ratio, kept))
-            self.rules_ = self._make_rules(ratio)
-            self.state_ = on_new_reference(self.rules_, self.state_, ratio)
-            vars(self).pop("_snapshot", None)
-            self._prepare_readings()
-        return self
-
     def class_weights(self, task: Task) -> FloatArray:
         """Return by what the base weights of the rows are multiplied."""
         return np.ones(len(task))
-
-    def _weights_to_join(self, sample_weight: Any, n_rows: int) -> FloatArray:
-        if sample_weight is None:
-            return np.full(n_rows, self.base_weight_.mean())
-        return read_base_weights(sample_weight, n_rows)
 
     def audit(self, X: Any, y: Any) -> Audit:
         """Compare the error on labelled rows with the error to expect from the reference.
@@ -801,8 +712,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
 
     def _replace_state(self, state: AdaptationState, *, with_new_labels: bool = False) -> None:
         """Take up a state of the same round; what was read of the one before and is still true stays known."""
-        known = self.current().on(state, with_new_labels=with_new_labels)
-        self.state_, self._snapshot = state, known
+        known = self.current()
+        if with_new_labels and known.read is not None:
+            # Labels forget it: the history has it from now on, as it would after a save.
+            state = replace(state, rounds=state.rounds.noting(0, known.read))
+        self.state_, self._snapshot = state, known.on(state, with_new_labels=with_new_labels)
 
     def _read_since(self) -> Read | None:
         """Return what has been read since the last round, for the history."""
@@ -1344,8 +1258,7 @@ def _take(rows: Any, kept: IntArray) -> Any:
 
 def _labels_refused(method: str) -> ParameterError:
     return ParameterError(
-        f"{method} takes no labels: count those that arrive late with observe(X, y), or add them to the reference "
-        "with extend(X, y)."
+        f"{method} takes no labels: pass those that arrive late to observe(X, y), which measures and learns."
     )
 
 
@@ -1465,7 +1378,7 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         Whether the rows of the reference are in order of time: its ``kind``, the ``p_value`` of the test if one was
         made, and the ``column`` of times.
     backtest_ : Backtest or None
-        The replay of the reference, which ``extend`` repeats; None if the reference has no order in time, if it
+        The replay of the reference; None if the reference has no order in time, if it
         has fewer than 100 rows, or if a replay failed, for example because ``estimator`` could not be fitted
         on a part of the reference.
     unverified_ : str

@@ -29,7 +29,7 @@ from accous.model.backtest import CUTS, ReferenceParts
 from accous.model.tasks import ClassTask, Task
 from accous.model.watching import ReferenceCover
 from accous.parameters import require_number
-from accous.threads import one_blas_thread
+from accous.threads import one_blas_thread, one_openmp_thread_if_few
 from accous.validation import count_rows
 
 # --- Which rows are held out, and what is predicted for them
@@ -70,7 +70,7 @@ class HeldOut:
 
 
 def split_rows(strata: IntArray, order: IntArray | None, seed: int = 0) -> Split:
-    """Return which rows are fitted on and which are predicted.
+    """Return which rows are fitted on and which are predicted; nothing if there are fewer rows than folds.
 
     Parameters
     ----------
@@ -82,6 +82,8 @@ def split_rows(strata: IntArray, order: IntArray | None, seed: int = 0) -> Split
         For the random folds.
     """
     n_rows = len(strata)
+    if n_rows < N_FOLDS:
+        return []
     if order is not None:
         ends = [round(cut * n_rows) for cut in (*CUTS, 1.0)]
         found = [(order[:start], order[start:end]) for start, end in pairwise(ends)]
@@ -102,22 +104,24 @@ def _folds(strata: IntArray, seed: int) -> IntArray:
     return folds
 
 
-def answers_of(predictor: Any, rows: Any, classes: NDArray[Any] | None) -> FloatArray:
+def answers_of(predictor: Any, rows: Any, classes: NDArray[Any] | None, *, has_scores: bool = True) -> FloatArray:
     """Return numbers, or probabilities with a column for each of the classes.
 
     There is one also for a class that the predictor does not know, and none for one that only the predictor knows.
     """
-    if classes is None:
-        return np.asarray(predictor.predict(rows), dtype=np.float64)
-    found = np.zeros((count_rows(rows), len(classes)))
-    if hasattr(predictor, "predict_proba"):
-        shares = np.asarray(predictor.predict_proba(rows), dtype=np.float64)
-        is_known = np.isin(predictor.classes_, classes)
-        found[:, np.searchsorted(classes, predictor.classes_[is_known])] = shares[:, is_known]
-    else:
-        predicted = np.asarray(predictor.predict(rows))
-        known = np.flatnonzero(np.isin(predicted, classes))
-        found[known, np.searchsorted(classes, predicted[known])] = 1.0
+    n_rows = count_rows(rows)
+    with one_openmp_thread_if_few(n_rows):
+        if classes is None:
+            return np.asarray(predictor.predict(rows), dtype=np.float64)
+        found = np.zeros((n_rows, len(classes)))
+        if has_scores and hasattr(predictor, "predict_proba"):
+            shares = np.asarray(predictor.predict_proba(rows), dtype=np.float64)
+            is_known = np.isin(predictor.classes_, classes)
+            found[:, np.searchsorted(classes, predictor.classes_[is_known])] = shares[:, is_known]
+        else:
+            predicted = np.asarray(predictor.predict(rows))
+            known = np.flatnonzero(np.isin(predicted, classes))
+            found[known, np.searchsorted(classes, predicted[known])] = 1.0
     return found
 
 
@@ -192,7 +196,7 @@ class Measures:
     def made_by(self, predictor: Any, rows: Any) -> Predictions:
         """Return what a predictor says of rows."""
         classes = None if self.classes is None else np.array(self.classes)
-        return self.made(answers_of(predictor, rows, classes))
+        return self.made(answers_of(predictor, rows, classes, has_scores=self.has_scores))
 
     def made(self, answers: FloatArray) -> Predictions:
         """Return predictions of numbers, or of probabilities."""

@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.arrays import BoolArray, FloatArray, IntArray
+from accous.arrays import BoolArray, FloatArray
 from accous.diagnostics.labels import JudgedRows, LateLabels, inside_of
 from accous.exceptions import DataError, ParameterError
-from accous.model.round import AdaptationState, Joining, RoundRules, Weighed, check_fit, weigh
-from accous.model.safeguards import Check, Fit, Safeguards, next_veto
+from accous.model.round import AdaptationState
 from accous.model.snapshot import Snapshot
 from accous.model.tasks import LateTruths
-from accous.ratio.base import RatioEstimator, ratios_of_reference
 from accous.threads import one_blas_thread, one_openmp_thread_if_few
 from accous.validation import count_rows, naming_values
 
@@ -110,74 +108,4 @@ def with_labels(state: AdaptationState, rows: JudgedRows) -> AdaptationState:
 # --- Labelled rows that join the reference later, so that a model recovers when P(y | x) has changed
 
 
-FEWEST_PER_CLASS = 5
 """Rows of each class that never leave the reference: leaving rows out of a fit needs that many."""
-
-
-def on_new_reference(rules: RoundRules, before: AdaptationState, ratio: RatioEstimator) -> AdaptationState:
-    """Return the state of a model whose reference has changed: both predictors are new, the rounds go on.
-
-    Parameters
-    ----------
-    rules : RoundRules
-        On the new reference, with the new fixed predictor.
-    before : AdaptationState
-    ratio : RatioEstimator
-        The ratio on the new reference.
-    """
-    tempered, base, pooled = before.safeguards.tempered, rules.base_weight, ratio.pooled()
-    ratios, share = pooled or (ratios_of_reference(ratio), tempered.share)
-    if rules.has_safeguards and pooled is None:
-        tempered, ratios = tempered.on_reference(ratios, float(ratio.max_ratio))
-    weighed = weigh(rules, ratios, share, base, base, replace(before.safeguards.check, weights=None))
-    fit, check = _fit_on(rules, before, weighed)
-    labels = before.late_labels
-    return replace(
-        before,
-        ratio=ratio,
-        weights=weighed.weights,
-        estimator=fit.estimator,
-        fitted_weights=fit.weights,
-        n_refits=fit.n_refits,
-        last_refit=before.n_rounds,
-        safeguards=Safeguards(tempered, weighed.share, check),
-        watch=before.watch.on_other_reference(),
-        rounds=before.rounds._replace(is_moved=fit.estimator is not rules.fixed.estimator),
-        joined=Joining(before.n_rounds, before.n_rows),
-        late_labels=None if labels is None else labels.after_refit(rules.task.names),
-        # Labels of before are about other predictors, and perhaps other classes.
-        labelled=None,
-        alarm=None,
-    )
-
-
-def _fit_on(rules: RoundRules, before: AdaptationState, weighed: Weighed) -> tuple[Fit, Check]:
-    """Fit the adapted predictor with the weights of the new reference, and compare it with the fixed one."""
-    n_refits, strength = before.n_refits + 1, before.safeguards.check.strength
-    fit = Fit(rules.fixed.estimator, rules.base_weight, n_refits, before.n_rounds)
-    check = Check(next_veto(rules.guard, 0.0, 0.0, before.n_rounds, n_refits), strength, None)
-    if weighed.share == 0.0 or rules.adaptation == "never":
-        return fit, check
-    fit = fit._replace(estimator=rules.erm.fit(weighed.shrunk, None), weights=weighed.shrunk)
-    return check_fit(rules, fit, strength, weighed.weights, before.n_rounds) if rules.has_safeguards else (fit, check)
-
-
-def rows_to_keep(strata: IntArray, values: FloatArray, limit: int) -> IntArray:
-    """Return the rows with the largest values, at most ``limit``, in their order; five of each group always stay.
-
-    Examples
-    --------
-    >>> rows_to_keep(np.array([0, 1, 0, 1, 0, 1]), np.arange(6.0), 4)
-    array([0, 1, 2, 3, 4, 5])
-    >>> rows_to_keep(np.zeros(8, dtype=int), np.arange(8.0), 6)
-    array([2, 3, 4, 5, 6, 7])
-    """
-    if len(strata) <= limit:
-        return np.arange(len(strata), dtype=np.int64)
-    best_first = np.argsort(-values, kind="stable")
-    is_kept = np.zeros(len(strata), dtype=bool)
-    for number in np.unique(strata):
-        is_kept[best_first[strata[best_first] == number][:FEWEST_PER_CLASS]] = True
-    others = best_first[~is_kept[best_first]]
-    is_kept[others[: max(0, limit - int(is_kept.sum()))]] = True
-    return np.flatnonzero(is_kept)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
+from sklearn.utils.metaestimators import available_if
 
 from accous.arrays import BoolArray, FloatArray, IntArray
 from accous.model.heldout import SHARES, Combination, losses_of_truths
@@ -136,6 +137,10 @@ class MixtureOfRegressors:
         return X[:, : self.n_columns], as_wide(X, self.width)
 
 
+def _has_shares(mixture: Any) -> bool:
+    return hasattr(mixture.fixed, "predict_proba")
+
+
 @dataclass(frozen=True, eq=False)
 class MixtureOfClassifiers(MixtureOfRegressors):
     """Both experts for classes; those that only labels have are classes too.
@@ -152,7 +157,7 @@ class MixtureOfClassifiers(MixtureOfRegressors):
     @property
     def _only(self) -> Any:
         """The expert that predicts alone, if there are no probabilities, and which rows it reads."""
-        if hasattr(self.fixed, "predict_proba"):
+        if _has_shares(self):
             return None
         is_learned = self.weight >= 0.5 or len(self.fixed.classes_) < len(self.classes_)
         return (self.learned, 1) if is_learned else (self.fixed, 0)
@@ -164,6 +169,7 @@ class MixtureOfClassifiers(MixtureOfRegressors):
             return np.asarray(only.predict(self._rows(X)[place]))
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
+    @available_if(_has_shares)
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the class probabilities of each row."""
         of_fixed, of_learned = self._rows(X)
@@ -303,14 +309,12 @@ class Learning:
         kept = self.kept.joined_by(new)
         return replace(self, kept=kept, n_seen=self.n_seen + len(new)).weighed(now, spread)
 
-    def without(self, ids: IntArray, now: int, spread: float | None) -> Learning:
-        """Return this without some labels. What was learned with them is gone; the rest is to be learned again."""
+    def without(self, ids: IntArray, now: int, spread: float | None) -> Learning | None:
+        """Return this without some labels, the rest of which is to be learned again; None if that is too little."""
         kept = self.kept.part(np.flatnonzero(~np.isin(self.kept.ids, ids)))
-        found = replace(self, kept=kept, n_seen=self.n_seen - (len(self.kept) - len(kept)))
         if len(kept) < FEWEST_NEW:
-            found = replace(found, kept=replace(kept, is_learned=np.zeros(len(kept), dtype=bool)), fitted=None)
-            return replace(found, now=0, weight=0.0, share=None)
-        return found.weighed(now, spread)
+            return None
+        return replace(self, kept=kept, n_seen=self.n_seen - (len(self.kept) - len(kept))).weighed(now, spread)
 
     def weighed(self, now: int, spread: float | None) -> Learning:
         """Return this with the experts weighed by the labels that neither had learned from when they came.
@@ -402,7 +406,9 @@ def _errors(predictor: Any, rows: Any, truths: NDArray[Any], *, has_classes: boo
 
 def mean_errors(kept: KeptLabels) -> tuple[float, float]:
     """Return the mean errors on labels that were not learned from yet, of the fixed predictor and the one in use."""
-    fixed, in_use = kept.errors[~kept.is_learned].mean(axis=0).tolist() if len(kept) else (np.nan, np.nan)
+    if kept.is_learned.all():
+        return float("nan"), float("nan")
+    fixed, in_use = kept.errors[~kept.is_learned].mean(axis=0).tolist()
     return fixed, in_use
 
 

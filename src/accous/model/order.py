@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from accous.arrays import FloatArray, IntArray
 from accous.diagnostics.coverage import follows_rows
@@ -283,8 +284,12 @@ def numbers_of(X: Any) -> FloatArray:
 
     Parameters
     ----------
-    X : array or frame
+    X : array, frame or sparse matrix
+        The columns of a sparse matrix can be too many: it is read along random directions.
     """
+    if issparse(X):
+        directions = np.random.default_rng(0).normal(size=(X.shape[1], _MOST_COLUMNS))
+        return np.asarray(X @ directions, dtype=np.float64)
     if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":
         return np.asarray(X, dtype=np.float64)
     names = list(X.columns) if hasattr(X, "columns") else None

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binomtest
 
-from accous.diagnostics.losses import LEVEL
-from accous.diagnostics.risk import is_telling, wilson_interval
-from accous.diagnostics.trust import VERDICTS
-from accous.report.words import ReportSource
+from accous.arrays import FloatArray
+from accous.diagnostics.performance import LEVEL
+from accous.model.performance import MovedColumn
+from accous.report.words import ReportSource, metric_in_words
+from accous.table.columns import NumberColumn
+from accous.table.history import BASES
 
 # --- Intervals of the history for the charts: their place on the axis, and means over them
 
 
-FloatArray = NDArray[np.float64]
 _MANY_DAYS = 30 * 86_400.0
 
 
@@ -41,15 +43,12 @@ class Intervals:
         """Middle of each interval, where its mean is drawn."""
         return 0.5 * (self.edges[:-1] + self.edges[1:])
 
-    def sums(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Sum over the points of each interval."""
-        return np.add.reduceat(values, self.starts, axis=0)
-
     def means(self, values: FloatArray) -> FloatArray:
         """Mean over the points of each interval that have a value; NaN where there is none."""
         is_there = ~np.isnan(values)
-        n_there = self.sums(is_there.astype(np.int64))
-        return np.where(n_there > 0, self.sums(np.where(is_there, values, 0.0)) / np.maximum(n_there, 1), np.nan)
+        n_there = np.add.reduceat(is_there.astype(np.int64), self.starts)
+        total = np.add.reduceat(np.where(is_there, values, 0.0), self.starts)
+        return np.where(n_there > 0, total / np.maximum(n_there, 1), np.nan)
 
 
 def divide(source: ReportSource, n_most: int) -> Intervals:
@@ -99,233 +98,214 @@ def _places(source: ReportSource) -> FloatArray:
     return np.append(2.0 * times[0] - times[1], times)
 
 
-# --- The report's charts as plain dicts that assets/charts.js draws; the style sheet sets their colours
+# --- The metric over time, as a plain dict that assets/charts.js draws; the style sheet sets its colours
 
 
 Figure = dict[str, Any]
 
 
-_MOST_COLUMNS = 12
-_MOST_ERRORS, _MOST_MEASURED, _MOST_SIZES, _MOST_CELLS = 64, 40, 160, 128
-_NO_OVERLAP = VERDICTS.index("no overlap")
-_IN_USE_IS_FIXED = "in use (= fixed)"
-MEASURED_LATE = "in use, measured with late labels"
+_MOST_POINTS, _MOST_DOTS, _MOST_EVENTS = 64, 40, 40
+_LABELS_OF_POINT = 30
+_ROOM = 0.08  # of the height of a chart, above and below what it shows
 
 
-def error_figure(source: ReportSource) -> Figure | None:
-    """Draw the label-free risk with its interval over time, and the measured error if there were labels.
+def performance_figure(source: ReportSource) -> Figure | None:
+    """Draw the metric over time: what was expected as a line, what labels confirmed as points with intervals.
 
-    Where an estimate is not known, its line has a gap; the interval, which says why, stays.
+    Where nothing was read there is neither. None if nothing was read at all.
     """
-    history, scale = source.history, source.scale
-    if not len(history) or np.isnan(history.column("risk")).all():
-        return None
-    intervals = divide(source, _MOST_ERRORS)
-    x = np.append(intervals.middles, intervals.edges[-1])
-    in_use, fixed = (_estimates(source, intervals, name) for name in ("risk", "risk_fixed"))
-    is_read, has_interval = ~np.isnan(in_use.risk), np.isfinite(in_use.low) & np.isfinite(in_use.high)
-    is_same = _fixed_is_in_use(source)
-    name = _IN_USE_IS_FIXED if is_same else "in use"
-    series = [_estimate_line(name, "adapted", x, in_use, is_read)]
-    if not is_same:
-        series.insert(0, _estimate_line("fixed model", "fixed", x, fixed, is_read))
-    if has_interval.any():
-        band = {"kind": "band", "name": f"{LEVEL:.0%} interval of the estimate", "colour": "adapted"}
-        series.insert(0, band | _bounds(x[has_interval], in_use.low[has_interval], in_use.high[has_interval]))
-    series += _measured_series(source) or _late_series(source)
-    title = "share of wrong rows" if scale.is_of_classes else scale.name
-    label = f"Estimated and measured {scale.name} over time"
-    return _over_time(source, series, title, label, is_percent=scale.is_of_classes)
-
-
-class _Estimates(NamedTuple):
-    """Estimates over time, as they are shown, and where they say something."""
-
-    risk: FloatArray
-    low: FloatArray
-    high: FloatArray
-    is_known: NDArray[np.bool_]
-
-
-def _estimates(source: ReportSource, intervals: Intervals, name: str) -> _Estimates:
-    """Return the estimates of one predictor and those of now, with which the curve ends where the axis does."""
-    now, loss = source.snapshot.risk, source.scale.loss
-    of_now = (now.adapted, now.adapted_low, now.adapted_high, now.is_known)
-    if name == "risk_fixed":
-        of_now = (now.fixed, now.fixed_low, now.fixed_high, now.is_fixed_known)
-    columns = [intervals.means(source.history.column(f"{name}{end}")) for end in ("", "_low", "_high")]
-    ends = zip(*(column.tolist() for column in columns), strict=True)
-    is_known = [*(is_telling(risk, low, high, loss) for risk, low, high in ends), of_now[3]]
-    # Errors are not known where the reference has no rows.
-    verdicts = intervals.means(source.history.column("verdict"))
-    is_known[:-1] = [is_one and not each >= _NO_OVERLAP for is_one, each in zip(is_known, verdicts, strict=False)]
-    risk, low, high = (
-        source.in_unit(np.append(column, last)) for column, last in zip(columns, of_now[:3], strict=True)
-    )
-    return _Estimates(risk, low, high, np.array(is_known, dtype=bool))
-
-
-def _estimate_line(name: str, colour: str, x: FloatArray, estimates: _Estimates, is_read: NDArray[np.bool_]) -> Figure:
-    """Return a line with gaps where the estimate is not known."""
-    is_known = estimates.is_known[is_read]
-    line = _line(f"{name}, estimated without labels", colour, x[is_read], estimates.risk[is_read])
-    return line if is_known.all() else line | {"known": is_known.tolist()}
-
-
-def _fixed_is_in_use(source: ReportSource) -> bool:
-    """Whether the fixed model has predicted in all rounds that the history shows, and predicts now."""
-    column, risk = source.history.column, source.snapshot.risk
-    is_same = np.array_equal(column("risk"), column("risk_fixed"), equal_nan=True)
-    return is_same and np.array_equal(column("n_wrong"), column("n_wrong_fixed")) and risk.adapted == risk.fixed
-
-
-def _measured_series(source: ReportSource) -> list[Figure]:
-    """Return the measured errors over intervals, each with its own interval; none if there were no labels."""
-    history, intervals = source.history, divide(source, _MOST_MEASURED)
-    n_scored, n_wrong, n_wrong_fixed = (
-        intervals.sums(history.column(name)) for name in ("n_scored", "n_wrong", "n_wrong_fixed")
-    )
-    is_scored = n_scored > 0
-    if not is_scored.any():
-        return []
-    x = intervals.middles[is_scored]
-    whose = [("fixed model", "fixed", n_wrong_fixed), ("in use", "measured", n_wrong)]
-    if _fixed_is_in_use(source):
-        whose = [(_IN_USE_IS_FIXED, "measured", n_wrong)]
-    series = []
-    for name, colour, counts in whose:
-        means = counts[is_scored] / n_scored[is_scored]
-        low = high = means
-        if source.scale.is_of_classes:
-            low, high = wilson_interval(means, n_scored[is_scored])
-        low, high, means = map(source.in_unit, (low, high, means))
-        dots = {"kind": "dots", "name": f"{name}, measured with labels", "colour": colour}
-        series.append(dots | _bounds(x, low, high) | {"y": _short_numbers(means)})
-    return series
-
-
-def _late_series(source: ReportSource) -> list[Figure]:
-    """Return what late labels measured over intervals of the rounds that predicted their rows; none without labels."""
-    intervals = divide(source, _MOST_MEASURED)
-    n_late, losses = (intervals.sums(source.history.column(name)) for name in ("n_late", "late_loss"))
-    is_there = n_late > 0
-    if not is_there.any():
-        return []
-    n_late, means = n_late[is_there], losses[is_there] / n_late[is_there]
-    low, high = wilson_interval(means, n_late) if source.scale.is_of_classes else (means, means)
-    low, high, means = map(source.in_unit, (low, high, means))
-    dots = {"kind": "dots", "name": MEASURED_LATE, "colour": "measured"}
-    return [dots | _bounds(intervals.middles[is_there], low, high) | {"y": _short_numbers(means)}]
-
-
-def sample_size_figure(source: ReportSource) -> Figure | None:
-    """Draw how many reference rows carry the weight, over time."""
     if not len(source.history):
         return None
-    intervals = divide(source, _MOST_SIZES)
-    sizes = intervals.means(source.history.column("effective_sample_size"))
-    series = _line("reference rows that carry the weight", "adapted", intervals.middles, sizes) | {"filled": True}
-    return _over_time(source, [series], "rows", "Effective sample size over time")
-
-
-def lengths_figure(source: ReportSource) -> Figure | None:
-    """Draw which interval lengths carry the weight, over time: the paper's heat map."""
-    weights = source.history.length_weights
-    if not len(weights) or not weights.any():
+    line, dots = _expected_line(source), _errors_of_labels(source) or _confirmed_dots(source)
+    series = [one for one in (line, dots) if one["x"]]
+    if not series:
         return None
-    intervals = divide(source, _MOST_CELLS)
-    used = np.flatnonzero(weights.any(axis=0))
-    bins = range(int(used[0]), int(used[-1]) + 1)
-    cells = np.array([intervals.means(weights[:, number]) for number in bins])
-    return {
-        "kind": "heat",
-        "label": "Weight of the learners by the length of their history, over time",
-        "x": axis_of(source),
-        "y": {"title": "rounds of history"},
-        "edges": _rounded_places(intervals),
-        "rows": [f"{2**number:,}" for number in bins],
-        "cells": np.round(cells, 3).tolist(),
-    }
-
-
-def moved_columns(source: ReportSource) -> list[tuple[str, float]]:
-    """Return the columns that fit into the drift chart, with their shares; columns with no share are left out."""
-    return [(name, share) for name, share in source.column_shares() if share > 0.0][:_MOST_COLUMNS]
-
-
-def moved_figure(source: ReportSource) -> Figure | None:
-    """Draw which columns carry the drift."""
-    shares = moved_columns(source)
-    if not shares:
-        return None
-    values = [round(share, 4) for _, share in shares]
-    return {
-        "kind": "bars",
-        "names": [_short(name) for name, _ in shares],
-        "series": [{"kind": "bars", "name": "share of the drift", "colour": "adapted", "values": values}],
-    }
-
-
-def weights_figure(source: ReportSource) -> Figure | None:
-    """Draw how the weights are distributed over the reference."""
-    if source.snapshot.state.n_rounds == 0:
-        return None
-    weights = source.snapshot.state.weights
-    edges = np.array([0.0, *(2.0**power for power in range(-6, 8)), np.inf])
-    counts, _ = np.histogram(weights / weights.mean(), edges)
-    sums, _ = np.histogram(weights, edges * weights.mean(), weights=weights)
-    names = ["below 1/64", *(_between(power) for power in range(-6, 7)), "above 128"]
-    used = np.flatnonzero(counts)
-    shown = range(int(used[0]), int(used[-1]) + 1)
-    bars = (
-        ("share of the reference rows", "event", counts / counts.sum()),
-        ("share of the weight", "adapted", sums / sums.sum()),
-    )
-    return {
-        "kind": "bars",
-        "names": [names[number] for number in shown],
-        "series": [
-            {"kind": "bars", "name": name, "colour": colour, "values": _short_numbers(values[list(shown)])}
-            for name, colour, values in bars
-        ],
-    }
-
-
-def _over_time(
-    source: ReportSource, series: list[Figure], title: str, label: str, *, is_percent: bool = False
-) -> Figure:
-    events = [event.round for event in source.events]
+    levels, name = _levels(source), metric_in_words(source.metric)
+    shown = [each for one in series for part in ("y", "low", "high") for each in one.get(part, ()) if each is not None]
     return {
         "kind": "lines",
-        "label": label,
+        "label": f"{name} over time",
         "x": axis_of(source),
-        "y": {"title": title, "percent": is_percent},
+        "y": {
+            "title": f"{name}, in units of {source.unit}" if source.unit else name,
+            "percent": source.metric.is_share and not source.metric.higher_is_better,
+            "range": _range([*shown, *(each["y"] for each in levels)], is_share=source.metric.is_share),
+        },
         "series": series,
-        "events": place_of_rounds(source, events),
+        "levels": levels,
+        "events": place_of_rounds(source, [each.round for each in source.snapshot.drift.events[-_MOST_EVENTS:]]),
     }
 
 
-def _line(name: str, colour: str, x: FloatArray, y: FloatArray) -> Figure:
-    return {"kind": "line", "name": name, "colour": colour, "x": np.round(x, 1).tolist(), "y": _short_numbers(y)}
+def _readings(source: ReportSource, basis: str) -> tuple[FloatArray, FloatArray]:
+    """Return places and value, low and high there where the metric had this basis; the chart ends with those of now."""
+    intervals, now, column = divide(source, _MOST_POINTS), source.now, source.history.column
+    is_of = column("basis") == BASES.index(basis)
+    found = []
+    for name in ("value", "low", "high"):
+        means = intervals.means(np.where(is_of, column(name), np.nan))
+        found.append(np.append(means, getattr(now, name) if now.basis == basis else np.nan))
+    return np.append(intervals.middles, intervals.edges[-1]), np.array(found)
 
 
-def _bounds(x: FloatArray, low: FloatArray, high: FloatArray) -> Figure:
-    return {"x": np.round(x, 1).tolist(), "low": _short_numbers(low), "high": _short_numbers(high)}
+def _expected_line(source: ReportSource) -> Figure:
+    """Return a line with gaps, as None, where labels spoke; rounds of which nothing was read leave none."""
+    x, (expected, _, _) = _readings(source, "expected")
+    _, (confirmed, _, _) = _readings(source, "labels")
+    is_read = ~(np.isnan(expected) & np.isnan(confirmed))
+    known = np.flatnonzero(~np.isnan(expected[is_read]))
+    inside = slice(known[0], known[-1] + 1) if len(known) else slice(0)
+    values = [None if np.isnan(each) else each for each in _short(expected[is_read][inside])]
+    name = "expected from inputs"
+    return {"kind": "line", "name": name, "colour": "adapted", "x": _short(x[is_read][inside]), "y": values}
 
 
-def _rounded_places(intervals: Intervals) -> list[float]:
-    return np.round(intervals.edges, 1).tolist()
+def _confirmed_dots(source: ReportSource) -> Figure:
+    """Return what labels said of the rows that were recent when the metric was read."""
+    x, found = _readings(source, "labels")
+    has = ~np.isnan(found[0])
+    return _dots(x[has], *found[:, has])
 
 
-def _short_numbers(values: FloatArray) -> list[float]:
+def _errors_of_labels(source: ReportSource) -> Figure | None:
+    """Return the errors that labels counted in the rounds of their rows, also those that came late.
+
+    None without labels, and for other metrics, of which no sums are kept.
+    """
+    column = source.history.column
+    n_labels, n_wrong = column("n_scored") + column("n_late"), column("n_wrong") + column("late_loss")
+    if source.metric.name != "error" or not n_labels.any():
+        return None
+    intervals = divide(source, int(np.clip(n_labels.sum() // _LABELS_OF_POINT, 1, _MOST_DOTS)))
+    n_labels, n_wrong = (np.add.reduceat(each, intervals.starts) for each in (n_labels, n_wrong))
+    x, n_labels, n_wrong = (each[n_labels > 0] for each in (intervals.middles, n_labels, n_wrong))
+    found = [binomtest(int(k), int(n)) for k, n in zip(n_wrong, n_labels, strict=True)]
+    ends = np.array([each.proportion_ci(LEVEL, "wilson") for each in found])
+    return _dots(x, n_wrong / n_labels, ends[:, 0], ends[:, 1])
+
+
+def _dots(x: FloatArray, y: FloatArray, low: FloatArray, high: FloatArray) -> Figure:
+    places = {"x": _short(x), "y": _short(y), "low": _short(low), "high": _short(high)}
+    return {"kind": "dots", "name": f"by labels, {LEVEL:.0%} interval", "colour": "measured"} | places
+
+
+def _levels(source: ReportSource) -> list[Figure]:
+    """Return the value at fit, and the one up to which the model may be worse."""
+    found = {"at fit": ("fit", source.now.at_fit), "tolerated up to here": ("limit", source.limit)}
+    return [
+        {"name": name, "colour": colour, "y": value}
+        for name, (colour, value) in found.items()
+        if value is not None and not np.isnan(value)
+    ]
+
+
+def _range(values: list[float], *, is_share: bool) -> list[float]:
+    """Return the ends of the vertical axis, which starts at 0 if that leaves no large empty space."""
+    low, high = min(values), max(values)
+    if low < 0.0 or low > 0.5 * high:
+        room = _ROOM * ((high - low) or abs(high) or 1.0)
+        low, high = (max(0.0, low - room) if low >= 0.0 else low - room), high + room
+    else:
+        low, high = 0.0, high * (1.0 + _ROOM) or 1.0
+    return [low, min(1.0, high) if is_share else high]
+
+
+def _short(values: FloatArray) -> list[float]:
     largest = float(np.abs(values[np.isfinite(values)]).max(initial=1.0))
     return np.round(values, max(0, 5 - int(np.log10(largest)))).tolist()
 
 
-def _between(power: int) -> str:
-    low, high = (f"{2**each}" if each >= 0 else f"1/{2**-each}" for each in (power, power + 1))
-    return f"{low} to {high}"
+# --- Then and now: how the columns that moved are distributed in the reference and in recent rows
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= 32 else f"{name[:29]}..."
+_MOST_COLUMNS, _MOST_BARS, _N_BINS = 6, 5, 20
+_TINY = 1e-9
+_OTHERS, _MISSING = "others", "missing"
+_RARE = ("(other)", "other")  # what a table calls categories that share a feature, or have none
+
+
+def moved_figures(source: ReportSource) -> list[Figure]:
+    """Return the distributions of the columns that moved most, the one that moved most first."""
+    found: list[Figure] = []
+    for column in source.snapshot.drift.columns:
+        values = _then_and_now(source, column.name)
+        if values is not None and len(found) < _MOST_COLUMNS:
+            found.append(_distribution(column, *values))
+    return found
+
+
+def _then_and_now(source: ReportSource, name: str) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Return a column in the reference and in recent rows; None if its values cannot be told from its features."""
+    rules, recent, table = source.snapshot.rules, source.snapshot.state.recent.last(), source.table
+    reference = rules.cover.numbers if rules.cover.has_columns else None
+    if reference is None or recent is None:
+        return None
+    if table is None:
+        place = rules.names.index(name)
+        return reference[:, place], recent[:, place]
+    column = table.decoded.get(name)
+    if column is None:
+        return None
+    then, now = column.values(reference), column.values(recent)
+    if isinstance(column.plan, NumberColumn) and column.plan.marks_missing:
+        then, now = (
+            np.where(rows[:, column.first + 1] > 0.5, np.nan, each) for rows, each in ((reference, then), (recent, now))
+        )
+    return then, now
+
+
+def _distribution(column: MovedColumn, then: NDArray[Any], now: NDArray[Any]) -> Figure:
+    figure = {"kind": "spread", "name": column.name, "share": round(column.share, 4), "n": [len(then), len(now)]}
+    if then.dtype.kind == "f" and len(np.unique(np.concatenate((then, now)))) > _MOST_BARS:
+        return figure | _histogram(then, now)
+    return figure | _bars(*(_texts(each) for each in (then, now)))
+
+
+def _histogram(then: FloatArray, now: FloatArray) -> Figure:
+    """Return shares of equal bins between the quantiles of 1 and 99 %; what lies beyond counts at the ends."""
+    pooled = np.concatenate((then, now))
+    low, high = np.nanquantile(pooled, (0.01, 0.99))
+    whole = np.array_equal(pooled, np.round(pooled), equal_nan=True) and high - low < _N_BINS
+    if whole:
+        edges = np.arange(low - 0.5, high + 1.0)
+    else:
+        edges = np.linspace(low, high if high > low else low + 1.0, _N_BINS + 1)
+    shares = []
+    for values in (then, now):
+        is_there = ~np.isnan(values)
+        counts, _ = np.histogram(np.clip(values[is_there], edges[0], edges[-1]), edges)
+        shares.append(_short(counts / max(1, len(values))))
+    means = [_or_none(float(np.nanmean(each))) if (~np.isnan(each)).any() else None for each in (then, now)]
+    missing = [round(float(np.isnan(each).mean()), 4) for each in (then, now)]
+    return {
+        "edges": _short(edges),
+        "isWhole": bool(whole),
+        "then": shares[0],
+        "now": shares[1],
+        "means": means,
+        "missing": missing,
+    }
+
+
+def _or_none(value: float) -> float | None:
+    return float(f"{value:.6g}") if np.isfinite(value) else None
+
+
+def _bars(then: list[str], now: list[str]) -> Figure:
+    """Return shares of the most frequent categories, in the order of the reference; all others are the last bar."""
+    names = sorted({*then, *now} - {_OTHERS})
+    shares = np.array([[each.count(name) / max(1, len(each)) for name in names] for each in (then, now)])
+    n_kept = len(names) if len(names) <= _MOST_BARS else _MOST_BARS - 1
+    kept = np.argsort(-shares.max(axis=0), kind="stable")[:n_kept]
+    kept = kept[np.argsort(-shares[0, kept], kind="stable")]
+    labels, values = [names[place] for place in kept], shares[:, kept]
+    others = 1.0 - values.sum(axis=1)
+    if others.max() > _TINY:
+        labels, values = [*labels, _OTHERS], np.column_stack((values, np.maximum(0.0, others)))
+    return {"names": labels, "then": _short(values[0]), "now": _short(values[1])}
+
+
+def _texts(values: NDArray[Any]) -> list[str]:
+    if values.dtype.kind != "f":
+        return [_OTHERS if each in _RARE else str(each) for each in values.tolist()]
+    return [_MISSING if np.isnan(each) else f"{each:.4g}" for each in values.tolist()]

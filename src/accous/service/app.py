@@ -308,14 +308,9 @@ class Endpoints:
     # --- looking ---
 
     async def state(self, request: Request) -> Result:
-        """What ``accous inspect --json`` prints."""
+        """What ``accous status --json`` prints, and what is the service's own."""
         options_of(request)
         return self._service.up_to_date(self._service.latest().state)
-
-    async def trust(self, request: Request) -> Result:
-        """The three answers and the verdict."""
-        options_of(request)
-        return self._service.up_to_date(self._service.latest().trust())
 
     async def history(self, request: Request) -> Result:
         """The rounds so far, in a bounded number of points."""
@@ -417,10 +412,9 @@ def _endpoints(service: Service) -> list[Endpoint]:
         post("/v1/adapt", own.learn, "Learn from rows.", "write", "RowsBody", "Learned", (key, "key")),
         post("/v1/labels", own.learn, labels, "write", "LabelsBody", "Counted", (key,)),
         post("/invocations", inference.invoke, "Predict, as MLflow's scoring server does.", "read", "Invocation"),
-        look("/v1/state", own.state, "What accous inspect --json prints."),
-        look("/v1/trust", own.trust, "Three answers and the verdict."),
+        look("/v1/state", own.state, "State, metric, advice and what moved, as accous status --json prints them."),
         look("/v1/history", own.history, "The rounds so far, in at most 512 points.", parameters=("since",)),
-        look("/v1/events", own.events, "Events: reading, drift, verdict.", gives="text/event-stream",
+        look("/v1/events", own.events, "Events: reading, drift, state, alarm.", gives="text/event-stream",
              parameters=("Last-Event-ID",)),
         look("/metrics", own.metrics, "Metrics for Prometheus.", gives="text/plain"),
         get("/healthz", own.healthz, "Whether the process is alive."),

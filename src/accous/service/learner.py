@@ -74,12 +74,14 @@ class Executor:
     ----------
     n_rows : int
         Of all rounds.
+    n_labels : int
+        Counted since the start.
     """
 
     def __init__(self, table_model: TableModel, reader: BatchReader, idempotency: Idempotency, store: Store) -> None:
         self._table_model, self._reader, self._idempotency = table_model, reader, idempotency
         self._store = store
-        self.n_rows = int(table_model.history.totals()["n_rows"])
+        self.n_rows, self.n_labels = int(table_model.history.totals()["n_rows"]), 0
 
     def parse(self, record: Record) -> Parsed:
         """Return the rows or labels of a record; refuse what cannot be learned from."""
@@ -163,6 +165,7 @@ class Executor:
             elif new.height:
                 n_earlier = model.count_labels(new)
         model.stored = store.position
+        self.n_labels += new.height - n_earlier
         unknown = set(joined.unknown)
         matched = [each for each, place in zip(labels, places, strict=True) if place not in unknown]
         return json_result(
@@ -227,8 +230,8 @@ class Executor:
         return self._idempotency.prediction(key_text(label.key))
 
     def _n_labelled(self) -> int:
-        labels = self._table_model.model.state_.late_labels
-        return 0 if labels is None else int(labels.n_labelled)
+        labels = self._table_model.model.state_.labelled
+        return 0 if labels is None else len(labels)
 
 
 # --- A batch that waits for the learner
@@ -418,7 +421,7 @@ class Learner:
                 self._carry_out(group)
             if self._is_save_due():
                 self.save()
-        self.save(is_last=True)
+        self.save()
         self.executor.close()
 
     def _take(self) -> list[Pending] | None:
@@ -457,10 +460,11 @@ class Learner:
         done: list[tuple[Pending, Result | HttpError]] = []
         last = time.perf_counter()
         for place, pending in enumerate(group):
-            began = time.perf_counter()
+            began, n_labels = time.perf_counter(), self.executor.n_labels
             done.append((pending, self.executor.carry_out(number + place, pending.record, pending.parsed)))
             now = time.perf_counter()
             self._metrics.learn_seconds.observe(now - began)
+            self._metrics.labels.inc(self.executor.n_labels - n_labels)
             self._n_since_save += 1
             self.n_done += 1
             if now - last > _SECONDS_BETWEEN_RESULTS:
@@ -495,14 +499,14 @@ class Learner:
         n_new, is_long_ago = self._n_since_save, time.monotonic() - self._last_save >= self._save_seconds
         return n_new >= self._save_batches or bool(n_new and is_long_ago) or self._log.n_bytes >= _MOST_LOG_BYTES
 
-    def save(self, *, is_last: bool = False) -> None:
+    def save(self) -> None:
         """Save what is kept, then the model, then start the log again; a crash anywhere between loses nothing."""
         began = time.perf_counter()
         self._last_save = time.monotonic()
         try:
             self._idempotency.save(self._folder / FOLDER / IDEMPOTENCY, self._log.name)
             self._table_model.log_position = LogPosition(self._log.name, self._log.n_records)
-            save_table_model(self._table_model, self._folder, is_last=is_last)
+            save_table_model(self._table_model, self._folder)
             self._n_since_save = 0
             if not self._log.is_empty or self._log.is_broken:
                 self._log.restart()
@@ -562,8 +566,6 @@ def open_owned(folder: Path, limits: Limits, estimator: str | None = None) -> Ow
         The name of the model's estimator, needed if it is code of the user's.
     """
     table_model = load_table_model(folder, estimator)
-    # No request waits for the risk: the timer reads what the rounds have left to read.
-    table_model.history.reads_later = True
     place = folder / FOLDER
     if not place.is_dir():
         place.mkdir()

@@ -8,20 +8,18 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from accous.diagnostics.trust import VERDICTS
-from accous.report.figures import error_figure, lengths_figure, moved_figure, sample_size_figure
-from accous.report.page import NOTES, TITLES, event_rows, render_page, tile_rows
-from accous.report.words import ReportSource, answer_rows, judge_in_words, report_source
+from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN, Action
+from accous.report.figures import performance_figure
+from accous.report.page import NOTES, TONES, event_rows, render_page, tile_rows
+from accous.report.words import ReportSource, headline, headline_notes, report_source
 from accous.table.history import COUNTS, MEANS
 from accous.table.model import TableModel
-from accous.table.summary import summarize_table_model
 from accous.text import LOGGER
 
 # --- What Prometheus can read: counts and times of requests, rounds and saves, and what the model says of
@@ -29,8 +27,6 @@ from accous.text import LOGGER
 
 
 _FAST = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-_BOUNDS = ("", "_low", "_high")
-_ANSWERS = ("yes", "no", "not known")
 
 
 class Metrics:
@@ -52,6 +48,7 @@ class Metrics:
         self.request_seconds = times("request_seconds", "Time to answer a request.", "endpoint")
         self.predicted_rows = count("predicted_rows", "Rows predicted without learning.")
         self.learned_rows = count("learned_rows", "Rows learned from since the start.")
+        self.labels = count("labels", "Labels counted since the start.")
         self.refused_batches = count("refused_batches", "Batches refused because the queue was full.")
         self.sync_seconds = times("log_sync_seconds", "Time to write and sync a group of batches.")
         self.learn_seconds = times("learn_seconds", "Time to learn from a batch.")
@@ -62,30 +59,37 @@ class Metrics:
         self.rows = gauge("rows", "Rows of all rounds.")
         self.queue = gauge("queue_depth", "Batches that wait for the learner.")
         self.streams = gauge("event_streams", "Open streams of events.")
-        self._error = gauge(
-            "estimated_error",
-            "Error estimated without labels; NaN for inputs that the reference lacks.",
-            "bound",
-        )
-        self._measured = gauge("measured_error", "Error measured by late labels.", "bound")
         self._effective = gauge("effective_rows", "Reference rows that carry the weight.")
-        self._verdict = gauge("verdict", "1 for the verdict that holds now.", "verdict")
-        self._answers = gauge("trust", "1 for the answer that holds now, for each question.", "question", "answer")
+        self._outside = gauge("outside_share", "Share of recent rows unlike any of the reference.")
         self._drift = gauge("last_drift_round", "Round of the last change of the inputs.")
+        self._state = gauge("state", "1 for the state that holds now.", "state")
+        self._alarm = gauge("alarm", "1 from the moment the alarm has gone off.")
+        self._recent_labels = gauge("recent_labels", "Labels that say something of recent rows.")
+        self._values = {
+            name: gauge(f"metric_{name}", text, "metric", "basis")
+            for name, text in (
+                ("value", "The model's metric on recent rows, by labels or expected from inputs."),
+                ("low", "Lower end of its interval of 90 %."),
+                ("high", "Upper end of its interval of 90 %."),
+                ("at_fit", "The same metric on held-out rows of the reference."),
+            )
+        }
 
-    def take_state(self, state: dict[str, Any], n_rows: int) -> None:
-        """Show what the record of ``accous inspect --json`` says."""
+    def take_state(self, state: dict[str, Any]) -> None:
+        """Show what ``/v1/state`` says; what it does not say is not there."""
         self.rounds.set(state["rounds"])
-        self.rows.set(n_rows)
-        self._effective.set(state["effective_sample_size"])
-        _show(self._measured, state, "measured_error", hidden=_BOUNDS if state["labels_outdated"] else ())
-        _show(self._error, state, "estimated_error", hidden=() if state["estimated_error_covered"] else _BOUNDS)
-        for verdict in VERDICTS:
-            self._verdict.labels(verdict).set(float(verdict == state["trust"]))
-        for question in ("inputs", "adaptation", "predictions"):
-            for answer in _ANSWERS:
-                self._answers.labels(question, answer).set(float(state[f"trust_{question}"] == answer))
-        _set(self._drift, state["last_drift_round"])
+        self.rows.set(state["rows"])
+        self._effective.set(state["effective_rows"])
+        self._recent_labels.set(state["n_labels"])
+        self._alarm.set(float(state["alarm"]))
+        for gauge, value in ((self._outside, state["drift"]["outside"]), (self._drift, state["last_drift_round"])):
+            gauge.set(float("nan") if value is None else value)
+        for each in (HEALTHY, DEGRADED, UNCERTAIN):
+            self._state.labels(each).set(float(each == state["state"]))
+        for name, gauge in self._values.items():
+            gauge.clear()
+            if state[name] is not None:
+                gauge.labels(state["metric"], state["basis"]).set(state[name])
 
     def exposition(self) -> bytes:
         """Return everything in the text format of Prometheus."""
@@ -93,79 +97,54 @@ class Metrics:
         return found
 
 
-def _show(gauge: Any, state: dict[str, Any], name: str, hidden: tuple[str, ...]) -> None:
-    for ending in _BOUNDS:
-        _set(gauge.labels(ending[1:] or "value"), None if ending in hidden else state.get(f"{name}{ending}"))
-
-
-def _set(gauge: Any, value: float | None) -> None:
-    gauge.set(float("nan") if value is None else value)
-
-
 # --- What the live page shows, as plain values: the verdict first, then numbers, charts and changes
 
 
-_ADDRESSES = {
-    "Run accous adapt on a stream first.": "Send rows to /v1/step.",
-    ", or accous adapt --label": "",
-    "accous labels": "/v1/labels",
-}
-_ANSWER_TONES = {"yes": "good", "no": "bad", "not known": "none"}
+_MOST_MOVED = 10
+_NOTHING = "\N{EN DASH}"
 
 
 def page_view(source: ReportSource, state: dict[str, Any]) -> dict[str, Any]:
-    """Return what the page shows.
+    """Return what the page shows; before the first row nothing is judged.
 
     Parameters
     ----------
     source : ReportSource
     state : dict
-        What ``accous inspect --json`` prints.
+        What ``/v1/state`` returns.
     """
-    verdict = judge_in_words(source)
+    drift, advice, is_empty = state["drift"], state["advice"], source.is_empty
     headings, rows = event_rows(source)
     return {
-        "name": source.name,
+        "name": state["name"],
         "rounds": state["rounds"],
-        "rows": source.history.totals()["n_rows"],
+        "rows": state["rows"],
         "reference_rows": state["reference_rows"],
-        "verdict": {
-            "tone": verdict.tone,
-            "badge": verdict.badge,
-            "headline": verdict.headline,
-            "sentences": [text for text in (verdict.moved, verdict.trust) if text],
-            "advice": [_for_service(text) for text in verdict.advice],
-        },
-        "answers": [
-            {"question": question, "answer": answer, "tone": _ANSWER_TONES[answer], "sentence": sentence}
-            for question, answer, sentence in answer_rows(source)
-        ],
+        "state": "no rows yet" if is_empty else state["state"],
+        "tone": "none" if is_empty else TONES[state["state"]],
+        "headline": headline(source),
+        "notes": headline_notes(source),
+        "alarm": f"Alarm since round {state['alarm_since']:,}." if state["alarm"] else "",
+        "reasons": [] if is_empty else [each["text"] for each in state["reasons"]],
+        "advice": "Send rows to /v1/step." if is_empty else advice["text"] + _ADDRESSES.get(advice["code"], ""),
         "tiles": [{"name": name, "value": value, "note": note} for name, value, note in tile_rows(source)],
-        "charts": _charts(source),
-        "changes": {"headings": headings, "rows": rows, "all": len(source.events)},
-        "findings": list(state["findings"]),
+        "chart": performance_figure(source),
+        "chart_note": NOTES["performance"],
+        "moved": [
+            [each["name"], f"{each['share']:.0%}", _said(each["then"]), _said(each["now"])]
+            for each in drift["columns"][:_MOST_MOVED]
+        ],
+        "changes": {"headings": headings, "rows": rows, "all": len(drift["events"])},
+        "findings": state["findings"],
     }
 
 
-def _for_service(text: str) -> str:
-    """Name the address where the report names the command."""
-    for command, address in _ADDRESSES.items():
-        text = text.replace(command, address)
-    return text
+# Where the command line has a command, the service has an address.
+_ADDRESSES = {Action.LABEL: " Send their labels to /v1/labels."}
 
 
-def _charts(source: ReportSource) -> dict[str, dict[str, Any]]:
-    figures = {
-        "error": error_figure(source),
-        "sample": sample_size_figure(source),
-        "moved": moved_figure(source),
-        "lengths": lengths_figure(source),
-    }
-    return {
-        name: {"title": TITLES[name], "note": " ".join(NOTES[name].split()), "figure": figure}
-        for name, figure in figures.items()
-        if figure is not None
-    }
+def _said(value: float | str | None) -> str:
+    return _NOTHING if value is None else f"{value:,.4g}" if isinstance(value, float) else value
 
 
 # --- What people look at, computed on a timer from a copy of the model and never by a request
@@ -186,7 +165,7 @@ class Reading:
     source : ReportSource
         A copy of the model that does not change.
     state : dict
-        What ``accous inspect --json`` prints.
+        What ``/v1/state`` returns.
     view : dict
         What the page shows.
     """
@@ -205,24 +184,12 @@ class Reading:
                 self._report = render_page(self.source)
             return self._report
 
-    def trust(self) -> dict[str, Any]:
-        """Return the three answers and the verdict."""
-        state = self.state
-        content = {"rounds": state["rounds"], "verdict": state["trust"], "reason": state["trust_reason"]}
-        for name in ("inputs", "adaptation", "predictions"):
-            content[name] = {"answer": state[f"trust_{name}"], "sentence": state["sentences"][name]}
-        return content | {"findings": state["findings"]}
-
     def history(self, since: int) -> dict[str, Any]:
         """Return the points of the history that end after a round, and the changes after it."""
         history = self.source.history
         is_wanted = history.rounds > since
         points = {name: _plain(history.column(name)[is_wanted]) for name in (*COUNTS, *MEANS)}
-        changes = [
-            {"round": event.round, "kind": event.kind, "columns": list(event.features), "size": event.size}
-            for event in self.source.events
-            if event.round > since
-        ]
+        changes = [each for each in self.state["drift"]["events"] if each["round"] > since]
         rounds = history.rounds[is_wanted].tolist()
         return {"rounds": self.state["rounds"], "stride": history.stride, "round": rounds, **points, "drift": changes}
 
@@ -264,7 +231,6 @@ class ReadingTimer:
         next_at = 0.0
         while not self._is_stopping.wait(_LEAST_SECONDS):
             try:
-                self._read_pending()
                 began = time.monotonic()
                 if began >= next_at and self._n_records() != self.latest.n_records:
                     self.latest = self._read(self.latest)
@@ -272,30 +238,31 @@ class ReadingTimer:
             except Exception:
                 LOGGER.exception("A reading of the model failed")
 
-    def _read_pending(self) -> None:
-        """Read what the rounds have left to read, while the learner goes on."""
-        with self._table_model.lock():
-            pending = self._table_model.history.pending
-        for each in pending:
-            each.read()
-
     def _read(self, before: Reading | None) -> Reading:
         with self._table_model.lock():
             # A record counts after its round: at worst there is one more reading.
             n_records, snapshot = self._n_records(), self._table_model.snapshot()
-        state = _without_places(summarize_table_model(snapshot)["state"])
         source = report_source(snapshot, self._name)
+        state = state_of(source)
         reading = Reading(n_records, source, state, page_view(source, state))
         self._on_reading(reading, before)
         return reading
 
 
-def _without_places(state: dict[str, Any]) -> dict[str, Any]:
-    """Return the state with names of files instead of their places: clients need not know the server's disk."""
-    run = state["last_run"]
-    if run is not None:
-        run = run | {name: run[name] and Path(run[name]).name for name in ("stream", "output")}
-    return state | {"reference": Path(state["reference"]).name, "last_run": run}
+def state_of(source: ReportSource) -> dict[str, Any]:
+    """Return what a model says of itself, with what is the service's own."""
+    snapshot, table, labelled = source.snapshot, source.table, source.snapshot.state.labelled
+    assert table is not None
+    return source.said | {
+        "name": source.name,
+        "label": table.label,
+        "task": table.settings.get("task", "classification"),
+        "reference_rows": len(snapshot.state.weights),
+        "labelled_rows": 0 if labelled is None else len(labelled),
+        "effective_rows": snapshot.effective_sample_size,
+        "last_drift_round": snapshot.last_drift_round,
+        "findings": list(snapshot.drift.coverage.sentences),
+    }
 
 
 def _plain(values: Any) -> list[float | None]:

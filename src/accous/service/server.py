@@ -165,11 +165,7 @@ class _Connection(asyncio.Protocol):
 
 
 _DRAIN_SECONDS = 30
-_SHOWN = (
-    *("rounds", "trust", "estimated_error", "estimated_error_low", "estimated_error_high"),
-    "estimated_error_known",
-    *("effective_sample_size", "measured_error", "labelled_rows"),
-)
+_SHOWN = ("rounds", "rows", "state", "alarm", "metric", "value", "low", "high", "basis", "at_fit", "n_labels")
 
 
 class Server:
@@ -232,7 +228,7 @@ class Server:
 
     def publish(self, reading: Reading, before: Reading | None) -> None:
         """Take a new reading; called in the thread that took it."""
-        self._service.metrics.take_state(reading.state, reading.view["rows"])
+        self._service.metrics.take_state(reading.state)
         if self._loop is not None and before is not None:
             try:
                 self._loop.call_soon_threadsafe(self._add_events, reading, before)
@@ -244,20 +240,18 @@ class Server:
 
 
 def events_of(reading: Reading, before: Reading | None) -> list[tuple[str, Any]]:
-    """Return what is new in a reading: changes of the inputs, another verdict, and the reading itself."""
+    """Return what is new in a reading: changes of the inputs, another state, an alarm, and the reading itself."""
     state = reading.state
     found: list[tuple[str, Any]] = []
     if before is not None:
         since = before.state["rounds"]
-        found += [
-            ("drift", {"round": event.round, "kind": event.kind, "columns": list(event.features), "size": event.size})
-            for event in reading.source.events
-            if event.round > since
-        ]
-        if state["trust"] != before.state["trust"]:
-            change = {"from": before.state["trust"], "to": state["trust"], "reason": state["trust_reason"]}
-            found.append(("verdict", {"rounds": state["rounds"], **change}))
-    return [*found, ("reading", {name: state.get(name) for name in _SHOWN})]
+        found += [("drift", each) for each in state["drift"]["events"] if each["round"] > since]
+        if state["state"] != before.state["state"]:
+            change = {"from": before.state["state"], "to": state["state"], "reasons": state["reasons"]}
+            found.append(("state", {"rounds": state["rounds"], **change}))
+        if state["alarm"] and not before.state["alarm"]:
+            found.append(("alarm", {"rounds": state["rounds"], "since": state["alarm_since"]}))
+    return [*found, ("reading", {name: state[name] for name in _SHOWN})]
 
 
 # --- Workers: processes that only predict, from the last save of the process that learns

@@ -83,7 +83,7 @@ class Scoring:
         """
         truths, has_label = (each[start:stop] for each in self._labels(frame)[:2])
         fixed = self._kind.fixed_answers(self._model, batch)
-        self._last = answers, fixed
+        self._last = answers
         rows = np.flatnonzero(has_label)
         if not len(rows):
             return 0, 0, 0
@@ -92,40 +92,20 @@ class Scoring:
         )
         return len(rows), losses_fixed, losses
 
-    def observe(
-        self,
-        frame: pl.DataFrame,
-        batch: NDArray[np.float64],
-        scores: NDArray[np.float64],
-        start: int,
-        stop: int,
-        estimated: NDArray[np.float64],
-    ) -> None:
-        """Add the labels that were just counted to what the model's late labels measure.
-
-        Parameters
-        ----------
-        frame, batch, start, stop
-            As for the last call of `count`.
-        scores : array
-            Of the batch, as the kind of the label computes them.
-        estimated : array of shape (1, 3)
-            The estimated error at the time, with its interval.
-        """
+    def observe(self, frame: pl.DataFrame, batch: NDArray[np.float64], start: int, stop: int) -> None:
+        """Let the model measure with the labels that were just counted; the arguments are those of `count`."""
         _, has_label, texts = self._labels(frame)
         rows = np.flatnonzero(has_label[start:stop])
-        if not len(rows):
-            return
-        intervals = self._kind.intervals(scores)
-        predicted, predicted_fixed = (self._kind.predictions(found[rows]) for found in self._last)
-        self._model.observe(
-            batch[rows],
-            self._kind.values(texts[(start + rows).tolist()]),
-            predicted=predicted,
-            predicted_fixed=predicted_fixed,
-            estimated=np.repeat(estimated, len(rows), axis=0),
-            intervals=None if intervals is None else intervals[rows],
-        )
+        if len(rows):
+            # Where all rows have a label, none was chosen; others may be of a certain kind of rows.
+            probability = 1.0 if len(rows) == stop - start else None
+            self._model.observe(
+                batch[rows],
+                self._kind.values(texts[(start + rows).tolist()]),
+                predicted=self._kind.predictions(self._last[rows]),
+                probability=probability,
+                learn=False,
+            )
 
     def _labels(self, frame: pl.DataFrame) -> tuple[NDArray[Any], NDArray[np.bool_], pl.Series]:
         """Return the true answer of each row, whether it has a label, and the label as text, read once for a frame."""
@@ -257,10 +237,7 @@ class _Following:
             times=None if results.times is None else results.times[start:stop],
         )
         if scoring is not None:
-            history = self._table_model.history
-            changes = [event.round for event in self._table_model.model.drift_events_]
-            estimated = history.risk_at(np.array([history.n_rounds]), changes=changes)
-            scoring.observe(rows.frame, batch, played.scores, start, stop, estimated)
+            scoring.observe(rows.frame, batch, start, stop)
         results.rounds[start:stop] = played.number
         results.scores[start:stop] = played.scores
         results.ratios[start:stop] = played.ratios
@@ -305,7 +282,7 @@ class _Following:
         record.n_reject_bytes = 0 if self._rejects is None else self._rejects.put_on_disk()
         record.is_finished = is_finished
         self._memory.put_on_disk(is_last=is_last)
-        save_table_model(self._table_model, self._job.options.model, is_last=is_last)
+        save_table_model(self._table_model, self._job.options.model)
         self._last_save, self._last_saved_round = time.monotonic(), self._table_model.model.n_rounds_
 
 

@@ -504,37 +504,6 @@ class ColumnRecord:
     n_new: int = 0
     joined: tuple[str, ...] = ()
 
-    def joined_by(
-        self, n_rows: int, counts: dict[str, int], limit: int, categories: Iterable[str] = ()
-    ) -> ColumnRecord:
-        """Return the record after rows have joined the reference and others have left.
-
-        Parameters
-        ----------
-        n_rows : int
-            Rows that joined.
-        counts : dict of str to int
-            How many of them are missing, or hold another value than the constant one, by the names ``n_missing`` and
-            ``n_new``.
-        limit : int
-            Rows that the reference has now. What the rows that left looked like is not known: all counts shrink.
-        categories : iterable of str
-            Categories of rows that joined and that ``fit`` did not see.
-        """
-        is_empty, total = self.n_missing == self.n_rows, self.n_rows + n_rows
-        share = min(1.0, limit / total)
-        kept = round(share * total)
-        n_missing = round(share * (self.n_missing + counts.get("n_missing", 0)))
-        return replace(
-            self,
-            n_rows=kept,
-            # A column that was empty stays one, and others stay others: what rows are marked with does not change.
-            n_missing=kept if is_empty else min(n_missing, kept - 1),
-            n_once=None if self.n_once is None else round(share * self.n_once),
-            n_new=round(share * (self.n_new + counts.get("n_new", 0))),
-            joined=tuple(dict.fromkeys((*self.joined, *categories)))[-_MOST_JOINED:],
-        )
-
     @property
     def only_value(self) -> str:
         """The value of a constant column, for a sentence."""
@@ -886,33 +855,6 @@ class ColumnEncoder:
                     extra.append(replace(plan, levels=levels, has_other=False, has_missing=False, rare=[], n_rare=0))
         return replace(self, extra=tuple(extra))
 
-    def joined_by(self, marks: Marks, limit: int) -> Self:
-        """Return the same encoder, which remembers that rows with these marks have joined the reference.
-
-        Parameters
-        ----------
-        marks : Marks
-            Of the rows that joined.
-        limit : int
-            Rows that the reference has now.
-        """
-        counts: dict[str, dict[str, int]] = {}
-        categories: dict[str, list[str]] = {}
-        for mark, n_hits in zip(self.marks, marks.hits.sum(axis=0, dtype=np.int64).tolist(), strict=True):
-            if mark.kind != CATEGORIES:
-                counts.setdefault(mark.column, {})[_COUNTED_AS[mark.kind]] = n_hits
-            elif n_hits:
-                categories[mark.column] = marks.values[mark.column].drop_nulls().unique(maintain_order=True).to_list()
-        records = tuple(
-            None
-            if record is None
-            else record.joined_by(
-                len(marks.hits), counts.get(plan.name, {}), limit, categories=categories.get(plan.name, ())
-            )
-            for plan, record in zip(self.plans, self.records, strict=False)
-        )
-        return replace(self, records=records)
-
     @cached_property
     def joined_categories(self) -> dict[str, tuple[str, ...]]:
         """Categories that have joined the reference since ``fit``, for each column that has some."""
@@ -975,7 +917,10 @@ class ColumnEncoder:
             blocks.append(encoded.features)
             is_bad, reason = encoded.is_bad, encoded.reason
             if not accepts_unknown and encoded.is_unknown is not None:
-                is_bad, reason = encoded.is_unknown, "is a category that the reference does not have"
+                is_bad, reason = (
+                    self._without_extra(column, encoded.is_unknown),
+                    "is a category that the reference does not have",
+                )
             for row in np.flatnonzero(is_bad).tolist():
                 bad.setdefault(
                     row, BadValue(row, plan.name, f"{_shown(column[row])} {reason}{_hint(plan, column[row])}")
@@ -984,12 +929,18 @@ class ColumnEncoder:
                 n_missing += encoded.is_missing
                 shown[plan.name, MISSING] = encoded.is_missing
             if encoded.is_unknown is not None:
-                n_unknown += encoded.is_unknown
-                shown[plan.name, CATEGORIES] = encoded.is_unknown
+                is_unknown = self._without_extra(column, encoded.is_unknown)
+                n_unknown += is_unknown
+                shown[plan.name, CATEGORIES] = is_unknown
         blocks += [plan.encode(frame[plan.name]).features for plan in self.extra]
         X = np.ascontiguousarray(np.column_stack(blocks))
         marks = mark_rows(self.marks, shown, frame)
         return Features(X, [bad[row] for row in sorted(bad)], n_missing, n_unknown, marks)
+
+    def _without_extra(self, column: pl.Series, is_unknown: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which categories are still unknown: not those that labelled rows have."""
+        learned = [level for plan in self.extra if plan.name == column.name for level in plan.levels]
+        return is_unknown & ~to_texts(column).is_in(learned).fill_null(False).to_numpy() if learned else is_unknown
 
     def _watch_constants(self, frame: pl.DataFrame) -> dict[tuple[str, str], Any]:
         shown = {}

@@ -19,6 +19,7 @@ from sklearn.dummy import DummyClassifier
 from accous.arrays import FloatArray, IntArray
 from accous.checkpoint.files import exclusive_lock
 from accous.diagnostics.evidence import Look, measure_evidence
+from accous.diagnostics.metrics import read_metric
 from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWarning
 from accous.model.backtest import CUTS, Backtest, backtest
 from accous.model.estimators import AdaptiveClassifier, AdaptiveRegressor
@@ -37,7 +38,7 @@ from accous.model.heldout import (
 from accous.model.order import Order, OrderKind, look_for_order
 from accous.model.pair import AUTO
 from accous.model.predictors import last_step, require_sample_weight, sharing_fits
-from accous.parameters import require_choice
+from accous.parameters import listed, require_choice
 from accous.ratio.base import RatioEstimator
 from accous.ratio.one_step import KLIEP, KMM, ULSIF, LogisticRatio
 from accous.ratio.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
@@ -56,7 +57,7 @@ from accous.table.checks import (
     unsorted_dates,
 )
 from accous.table.columns import Choices, ColumnEncoder
-from accous.table.kinds import CLASSES, LabelTask, find_task
+from accous.table.kinds import CLASSES, LabelTask, find_task, key_texts
 from accous.table.model import LINEAR, TableModel, make_estimator, save_table_model
 from accous.table.options import FitOptions
 from accous.table.readers import (
@@ -378,6 +379,7 @@ def order_in_words(order: Order) -> str:
 
 # Features times classes: with more, boosted trees take too long.
 _MOST_FEATURES_OF_CLASSES = 10_000
+_RARE_CLASS = 0.2  # of two; of more classes, each is rarer
 # What share of the work is done after the steps of a fit with an order.
 _OF_HOLDING_OUT, _OF_REPLAYS = 0.15, 0.85
 
@@ -445,7 +447,19 @@ class FitJob:
         order_found, task = self.reference.order, self.reference.task
         first = [Remark("task", self.label, task.sentence)] if task.sentence else []
         order = [] if order_found.kind in _TOLD else [Remark("order", order_found.column, order_in_words(order_found))]
-        return first + order + self.reference.remarks
+        return first + order + self.reference.remarks + self._remark_on_metric()
+
+    def _remark_on_metric(self) -> list[Remark]:
+        """Suggest another metric where a class is so rare that the error says little of it."""
+        if self.options.metric is not None or self.reference.task.kind == "regressor":
+            return []
+        counts = Counter(self.reference.y.tolist())
+        rarest = min(counts, key=lambda each: (counts[each], str(each)))
+        share = counts[rarest] / len(self.reference.y)
+        if share >= _RARE_CLASS / max(1.0, 0.5 * len(counts)):
+            return []
+        better = f"--metric roc_auc or recall:{rarest} tells more than the error"
+        return [Remark("metric", self.label, f"Only {share:.1%} of the rows are {rarest!r}: {better}.")]
 
     @property
     def is_ordered(self) -> bool:
@@ -535,7 +549,7 @@ class FitJob:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with exclusive_lock(folder, "accous fit"):
-                save_table_model(table_model, folder, is_last=True)
+                save_table_model(table_model, folder)
         except OSError as error:
             raise CheckpointError(
                 f"Cannot write to {folder} ({error.strerror or error}): give another folder"
@@ -609,6 +623,19 @@ class FitJob:
             raise ParameterError("--alpha is for numbers to predict: the penalty of a classifier is --C.")
         if options.class_weight is not None and kind == "regressor":
             raise ParameterError("--class-weight is for classes: numbers to predict have none.")
+        if kind == "regressor" and (options.cost is not None or options.threshold is not None):
+            raise ParameterError("--cost and --threshold are for classes: numbers to predict have none.")
+        # A wrong name is refused before anything is fitted.
+        classes = None if kind == "regressor" else np.unique(self.reference.y).tolist()
+        if options.metric is not None:
+            read_metric(options.metric, classes, costs=None if self._costs is None else np.array(self._costs))
+
+    @cached_property
+    def _costs(self) -> list[list[float]] | None:
+        """The costs in order of the classes, or None."""
+        if self.options.cost is None:
+            return None
+        return read_costs(self.options.cost, [str(each) for each in np.unique(self.reference.y).tolist()])
 
     def _maker(self) -> MakeModel:
         """Return what makes an unfitted model for the features of an encoder."""
@@ -619,7 +646,9 @@ class FitJob:
             "standardize": False,
             "adaptation": options.adaptation,
             "random_state": options.seed,
+            "metric": options.metric,
         }
+        judged: dict[str, Any] = {"cost": self._costs, "threshold": options.threshold}
 
         def make_model(encoder: ColumnEncoder) -> Any:
             estimator = make_estimator(name, kind=kind, seed=options.seed, blocks=encoder.blocks)
@@ -627,7 +656,7 @@ class FitJob:
                 model: Any = AdaptiveRegressor(estimator, self._ratio, alpha=options.alpha, **shared)
             else:
                 model = AdaptiveClassifier(
-                    estimator, self._ratio, C=options.C, class_weight=options.class_weight, **shared
+                    estimator, self._ratio, C=options.C, class_weight=options.class_weight, **shared, **judged
                 )
             if self.combination is not None:
                 model.combination_ = self.combination  # for replays
@@ -645,6 +674,7 @@ class FitJob:
             "seed": options.seed,
             "order": self.reference.order.to_json(),
             "reference_file": identify_file(options.reference),
+            "metric": options.metric,
         }
         used = {name.rpartition("_")[0] for name in self.reference.encoder.used_columns}
         if widths := {name: width for name, width in self._widths.items() if name in used}:
@@ -656,6 +686,24 @@ class FitJob:
             return settings | {"task": self.reference.task.name, "error": self.error, "error_of_median": spread}
         accuracy = None if self.error is None else 1.0 - self.error
         return settings | {"accuracy": accuracy, "largest_class": max(Counter(y.tolist()).values()) / len(y)}
+
+
+def read_costs(path: str, classes: list[str]) -> list[list[float]]:
+    """Read what it costs to predict the class of a column where that of the row is true, in order of the classes."""
+    reader = open_table(path, "csv")
+    try:
+        frame = pl.concat([chunk.frame for chunk in reader.chunks(reader.columns, Position()) if chunk is not None])
+    finally:
+        reader.close()
+    rows = key_texts(frame.to_series(0)).to_list()
+    if sorted(rows) != sorted(classes) or sorted(frame.columns[1:]) != sorted(classes):
+        raise DataError(f"{path} must name the classes {listed(classes)} in its first column and in its header.")
+    found = frame.select(pl.col(classes).cast(pl.Float64, strict=False)).with_columns(pl.Series("true", rows))
+    numbers = found.sort(pl.col("true").replace_strict(classes, list(range(len(classes))))).drop("true").to_numpy()
+    if not np.isfinite(numbers).all():
+        raise DataError(f"{path} must have a number in every place.")
+    costs: list[list[float]] = numbers.tolist()
+    return costs
 
 
 def _require_free_places(options: FitOptions) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Self
@@ -11,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.diagnostics.trust import VERDICTS
+from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN
 from accous.exceptions import CheckpointError
 from accous.model.snapshot import Snapshot
 
@@ -21,9 +20,12 @@ from accous.model.snapshot import Snapshot
 LENGTH_BINS = 32
 COUNTS = ("n_rows", "n_scored", "n_wrong_fixed", "n_wrong")
 LATE = ("n_late", "late_loss")
-_RISKS = ("risk", "risk_low", "risk_high", "risk_fixed", "risk_fixed_low", "risk_fixed_high")
-MEANS = ("effective_sample_size", "largest_weight", *_RISKS)
-LASTS = ("n_out_of_bound", "time", "risk_round")
+MEANS = ("effective_sample_size", "largest_weight", "value", "low", "high")
+LASTS = ("n_out_of_bound", "time", "basis")
+STATES = (HEALTHY, UNCERTAIN, DEGRADED)
+"""The states as the column ``state`` numbers them, the worst last."""
+BASES = ("expected", "labels")
+"""The bases as the column ``basis`` numbers them."""
 
 
 @dataclass
@@ -40,9 +42,9 @@ class Points:
     lengths : array of shape (n_points, LENGTH_BINS)
         Sums of the weights of the learners, over as many readings as the effective sample size has.
     worst : array of shape (n_points, 1)
-        Largest number of a verdict; NaN if none was read.
+        The worst state, by its place in `STATES`; NaN if none was read.
     lasts : array of shape (n_points, 3)
-        Latest value of what only grows; NaN if there is none.
+        Latest value of what is no mean; NaN if there is none.
     late : array of shape (n_points, 2)
         Labels that arrived late for rows of these rounds, and the sum of the losses on them.
     """
@@ -74,7 +76,7 @@ class Points:
         return Points(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(self)))
 
     def halved(self) -> Points:
-        """Merge neighbours: sums add up, the worst verdict and the latest value stay."""
+        """Merge neighbours: sums add up, the worst state and the latest value stay."""
         first = Points(*(getattr(self, each.name)[0::2] for each in fields(self)))
         second = Points(*(getattr(self, each.name)[1::2] for each in fields(self)))
         return Points(
@@ -86,103 +88,6 @@ class Points:
             np.where(np.isnan(second.lasts), first.lasts, second.lasts),
             first.late + second.late,
         )
-
-
-# --- Readings of the risk that a history owes: the round notes that one is pending, and somebody reads it later
-
-
-@dataclass(eq=False)
-class PendingReading:
-    """The risk and the verdict after a round; the same whenever they are read, because a snapshot stays as it is.
-
-    Attributes
-    ----------
-    round : int
-    snapshot : Snapshot
-    note : callable, optional
-        Called with the round and the risk when the history takes it.
-    """
-
-    round: int
-    snapshot: Snapshot
-    note: Callable[[int, Any], None] | None = None
-
-    @property
-    def means(self) -> dict[str, float]:
-        """The estimated errors, by the names of the history's columns."""
-        risk = self.snapshot.risk
-        return {
-            "risk": risk.adapted,
-            "risk_low": risk.adapted_low,
-            "risk_high": risk.adapted_high,
-            "risk_fixed": risk.fixed,
-            "risk_fixed_low": risk.fixed_low,
-            "risk_fixed_high": risk.fixed_high,
-        }
-
-    @property
-    def verdict(self) -> float:
-        """The place of the verdict among all."""
-        return float(VERDICTS.index(self.snapshot.trust.verdict))
-
-    def read(self) -> None:
-        """Compute both, which costs as much as several rounds."""
-        _ = self.means, self.verdict
-
-
-# --- The reading that is closest to a round, on the same side of every change
-
-
-def nearest_readings(
-    rounds: NDArray[np.int64],
-    read_at: NDArray[np.int64],
-    readings: NDArray[np.float64],
-    changes: Sequence[int] = (),
-    *,
-    farthest: int,
-) -> NDArray[np.float64]:
-    """Return the closest reading to each of some rounds; of two that are equally close, the earlier one.
-
-    Parameters
-    ----------
-    rounds : array of shape (n_rounds,)
-    read_at : array of shape (n_readings,)
-        Rounds of the readings, in order.
-    readings : array of shape (n_readings, n_values)
-    changes : sequence of int
-        Rounds from which on the inputs were different, in order.
-    farthest : int
-        Rounds beyond which a reading does not count.
-
-    Returns
-    -------
-    array of shape (n_rounds, n_values)
-        NaN where no reading counts.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> read_at, readings = np.array([10, 90]), np.array([[0.1], [0.4]])
-    >>> nearest_readings(np.array([9, 60, 70, 200]), read_at, readings, [65], farthest=64)[:, 0].tolist()
-    [0.1, 0.1, 0.4, nan]
-    """
-    found = np.full((len(rounds), readings.shape[1]), np.nan)
-    distances = np.full(len(rounds), farthest + 1)
-    after = np.searchsorted(read_at, rounds, side="right")
-    for places in (after - 1, after):
-        rows = np.flatnonzero((places >= 0) & (places < len(read_at)))
-        near = read_at[places[rows]]
-        distance = np.abs(near - rounds[rows])
-        is_same_side = _side(changes, near) == _side(changes, rounds[rows])
-        is_closer = is_same_side & (distance < distances[rows])
-        rows = rows[is_closer]
-        distances[rows] = distance[is_closer]
-        found[rows] = readings[places[rows]]
-    return found
-
-
-def _side(changes: Sequence[int], rounds: NDArray[np.int64]) -> NDArray[np.intp]:
-    return np.searchsorted(np.asarray(changes, dtype=np.int64), rounds, side="right")
 
 
 # --- Which rounds to read: one of every so many, at an irregular place that depends on the round's number alone
@@ -229,37 +134,27 @@ def _scrambled(number: int) -> int:
 
 
 MOST_POINTS = 512
-# The second format did not know in which round the risk was read last.
-_FORMAT = 3
+_FORMAT = 4
 # A point has at least this many readings, or one for each round.
 _READINGS_OF_POINT = 2
-# The risk costs as much as several rounds: it is read in each of the first rounds, then in one of 8, and at last in one
-# of 64. So a short stream has a curve, and a long one costs little.
-_EARLY_ROUNDS, _RISK_EVERY, _LEAST_RISK_EVERY, _RISK_STRIDES = 16, 8, 64, 4
-# Labels in the stream are compared with a risk that is at most this old, and not from before a change of the inputs.
-_OLDEST_FOR_LABELS = 8
-# Each holds the model of its round in memory.
-_MOST_PENDING = 64
-# An estimate further away from a round than this says nothing about it.
-_FARTHEST_RISK = 64
+# To read the metric costs as much as several rounds: it is read in each of the first rounds, then in one of 8, and at
+# last in one of 64. So a short stream has a curve, and a long one costs little.
+_EARLY_ROUNDS, _EVERY, _LEAST_EVERY, _STRIDES = 16, 8, 64, 4
 
 
 class History:
     """What happened in the rounds, in points that cover the same number of rounds each.
 
     Counts are sums over a point's rounds. Readings of the model are means over several rounds of the point, spread
-    irregularly so that a periodic stream shows no waves that are not there. The verdict is the worst one that was
-    read. Which rounds are read depends on their numbers, on the labels in them and on the drift events: a run that was
-    interrupted has the same history as one that was not.
+    irregularly so that a periodic stream shows no waves that are not there. The state is the worst one that was read.
+    Which rounds are read depends on their numbers alone: a run that was interrupted has the same history as one that
+    was not.
 
     Attributes
     ----------
     stride : int
         Rounds in a point, a power of two.
     n_rounds : int
-    reads_later : bool
-        Whether the risk need not be read in the round itself. It is then read when somebody looks at the history or
-        calls `PendingReading.read` on what is pending, with the same values.
     """
 
     def __init__(self) -> None:
@@ -268,8 +163,6 @@ class History:
         self._joined = Points.blank(0)
         self._closed: list[Points] = []  # what follows, one by one: to join a point costs as much as all points
         self._open = Points.blank(1)
-        self._pending: deque[PendingReading] = deque()
-        self.reads_later = False
 
     def __len__(self) -> int:
         return len(self._joined.counts) + len(self._closed)
@@ -294,8 +187,7 @@ class History:
         n_wrong: float = 0,
         *,
         time: float | None = None,
-        snapshot: Callable[[], Snapshot] | None = None,
-        note: Callable[[int, Any], None] | None = None,
+        read: Callable[[], Snapshot] | None = None,
     ) -> None:
         """Record a round that the model has just played.
 
@@ -307,11 +199,8 @@ class History:
             Sums of losses: for classes, wrong rows.
         time : float, optional
             When the last row of the round happened, in seconds since 1970.
-        snapshot : callable, optional
-            Returns the snapshot of this round, whose risk and verdict are read; a table's verdict has findings about
-            its own columns. None takes that of the model, and reads it at once.
-        note : callable, optional
-            Called with the round and its risk when that has been read.
+        read : callable, optional
+            Returns what metric and state are read from, in rounds in which they are. None is that of the model.
         """
         self.n_rounds += 1
         counts = self._open.counts
@@ -322,17 +211,12 @@ class History:
             self._open.lasts[0, LASTS.index("time")] = time
         if is_chosen(self.n_rounds, max(1, self.stride // _READINGS_OF_POINT)):
             self._read(model)
-        if self._reads_risk() or (n_scored and self._is_risk_old(model)):
-            self._open.lasts[0, LASTS.index("risk_round")] = self.n_rounds
-            self._pending.append(PendingReading(self.n_rounds, (snapshot or model.snapshot)(), note))
-            if snapshot is None or not self.reads_later or len(self._pending) > _MOST_PENDING:
-                self._settle()
+        if self._is_read():
+            self._note((read or model.current)())
         if self.n_rounds % self.stride == 0:
             self._closed.append(self._open)
             self._open = Points.blank(1)
             if len(self) == MOST_POINTS:
-                # Sums of floats depend on their order: every reading is added before its point is merged.
-                self._settle()
                 self._points = self._points.halved()
                 self.stride *= 2
 
@@ -359,13 +243,12 @@ class History:
 
     def column(self, name: str) -> NDArray[np.float64]:
         """Return a count or a reading of every point; NaN where there was no reading."""
-        self._settle()
         points = self._points
         if name in COUNTS:
             return points.counts[:, COUNTS.index(name)].astype(np.float64)
         if name in LATE:
             return points.late[:, LATE.index(name)]
-        if name == "verdict":
+        if name == "state":
             return points.worst[:, 0]
         if name in LASTS:
             return points.lasts[:, LASTS.index(name)]
@@ -383,62 +266,10 @@ class History:
         """Mean weight of the learners whose interval is 2^k rounds long, for every point."""
         return self._points.lengths / np.maximum(self._points.tallies[:, :1], 1)
 
-    def risk_at(
-        self,
-        rounds: NDArray[np.int64],
-        *,
-        changes: Sequence[int] = (),
-        latest: tuple[int, Sequence[float]] | None = None,
-    ) -> NDArray[np.float64]:
-        """Return the estimated error and the ends of its interval, as they were read closest to each of these rounds.
-
-        Parameters
-        ----------
-        rounds : array of int
-        changes : sequence of int
-            Rounds of drift events, in order: what was read on the other side of one does not count.
-        latest : tuple of (int, (float, float, float)), optional
-            One more reading: its round, the estimate and the ends of its interval.
-
-        Returns
-        -------
-        array of shape (n_rounds, 3)
-            NaN where no reading is within 64 rounds.
-        """
-        read_at, readings = self._risk_readings()
-        if latest is not None and latest[1][0] == latest[1][0]:
-            read_at, readings = np.append(read_at, latest[0]), np.vstack((readings, latest[1]))
-        return nearest_readings(rounds, read_at, readings, changes, farthest=_FARTHEST_RISK)
-
-    def labelled_since(self, n_rounds: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return what labels have measured in points that lie after so many rounds.
-
-        Parameters
-        ----------
-        n_rounds : int
-
-        Returns
-        -------
-        arrays of shape (n_points,)
-            Last round of each point that has labels, how many labels, and the sum of the losses on them. Labels in the
-            stream count as those that came late do.
-        """
-        points = self._points.followed_by(self._open)
-        ends = np.minimum(np.arange(1, len(points.counts) + 1) * self.stride, self.n_rounds)
-        n_labels = points.counts[:, COUNTS.index("n_scored")] + points.late[:, LATE.index("n_late")]
-        losses = points.counts[:, COUNTS.index("n_wrong")] + points.late[:, LATE.index("late_loss")]
-        is_in = (n_labels > 0) & (np.arange(len(ends)) * self.stride >= n_rounds)
-        return ends[is_in], n_labels[is_in], losses[is_in]
-
     def totals(self) -> dict[str, Any]:
         """Sums of the counts over all rounds; whole numbers, except for sums of losses of numbers."""
         sums = (self._points.counts.sum(axis=0) + self._open.counts[0]).tolist()
         return {name: int(each) if each % 1.0 == 0.0 else each for name, each in zip(COUNTS, sums, strict=True)}
-
-    @property
-    def pending(self) -> list[PendingReading]:
-        """What is still to be read, oldest first."""
-        return list(self._pending)
 
     def copy(self) -> Self:
         """Return a history that stays as it is while this one goes on."""
@@ -446,7 +277,6 @@ class History:
 
     def to_plain(self) -> dict[str, Any]:
         """Return everything as arrays and numbers."""
-        self._settle()
         arrays = {
             f"{prefix}{each.name}": getattr(points, each.name).copy()
             for prefix, points in (("", self._points), ("open_", self._open))
@@ -457,8 +287,8 @@ class History:
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
         """Undo ``to_plain``."""
-        if plain["format"] > _FORMAT:
-            raise CheckpointError("The history of this model was written by a newer accous: upgrade accous.")
+        if plain["format"] != _FORMAT:
+            raise CheckpointError("The history of this model was written by another version of accous: fit it again.")
         history = cls()
         history.stride, history.n_rounds = plain["stride"], plain["n_rounds"]
         history._points, history._open = (
@@ -466,61 +296,36 @@ class History:
         )
         return history
 
-    def _reads_risk(self) -> bool:
+    def _is_read(self) -> bool:
+        """Whether metric and state are read in this round."""
         if self.n_rounds <= _EARLY_ROUNDS:
             return True
         # One of 8 up to round 256, then half as often whenever the number of rounds has doubled.
-        doubled = 1 << ((self.n_rounds - 1) // (4 * _RISK_EVERY)).bit_length()
-        every = min(_LEAST_RISK_EVERY, max(_RISK_EVERY, doubled))
-        return is_chosen(self.n_rounds, max(every, _RISK_STRIDES * self.stride))
+        doubled = 1 << ((self.n_rounds - 1) // (4 * _EVERY)).bit_length()
+        every = min(_LEAST_EVERY, max(_EVERY, doubled))
+        return is_chosen(self.n_rounds, max(every, _STRIDES * self.stride))
 
-    def _is_risk_old(self, model: Any) -> bool:
-        """Whether labels need a new reading of the risk."""
-        read_at = self._points.followed_by(self._open).lasts[:, LASTS.index("risk_round")]
-        last_read = np.nanmax(read_at, initial=0.0)
-        last_change = max((event.round for event in model.drift_events_), default=0)
-        return bool(last_read < last_change or self.n_rounds - last_read > _OLDEST_FOR_LABELS)
-
-    def _risk_readings(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the rounds in which the risk was read last in each point, and what was read there on average."""
-        self._settle()
-        points = self._points.followed_by(self._open)
-        numbers = [MEANS.index(name) for name in ("risk", "risk_low", "risk_high")]
-        tallies = points.tallies[:, numbers]
-        is_read = tallies[:, 0] > 0
-        ends = np.minimum(np.arange(1, len(tallies) + 1) * self.stride, self.n_rounds)
-        read_at = points.lasts[:, LASTS.index("risk_round")]
-        rounds = np.where(np.isnan(read_at), ends, read_at).astype(np.int64)
-        means = np.where(tallies > 0, points.sums[:, numbers] / np.maximum(tallies, 1), np.nan)
-        return rounds[is_read], means[is_read]
+    def _note(self, snapshot: Snapshot) -> None:
+        """Add metric and state to the open point."""
+        now, state = snapshot.performance(), snapshot.status.state
+        _take(self._open, value=now.value, low=now.low, high=now.high)
+        self._open.lasts[0, LASTS.index("basis")] = BASES.index(now.basis)
+        self._open.worst[0, 0] = np.fmax(self._open.worst[0, 0], STATES.index(state))
 
     def _read(self, model: Any) -> None:
         largest = model.reference_weight_.max()
-        _take(self._open, 0, effective_sample_size=model.effective_sample_size_, largest_weight=largest)
+        _take(self._open, effective_sample_size=model.effective_sample_size_, largest_weight=largest)
         self._open.lasts[0, LASTS.index("n_out_of_bound")] = getattr(model.ratio_, "n_out_of_bound_", 0)
         self._open.lengths[0] += _length_weights(model)
 
-    def _settle(self) -> None:
-        """Read what is pending, in order, and add it to the points of its rounds."""
-        while self._pending:
-            first = self._pending[0]
-            first.read()
-            place = (first.round - 1) // self.stride
-            points, row = (self._points, place) if place < len(self) else (self._open, 0)
-            _take(points, row, **first.means)
-            points.worst[row, 0] = np.fmax(points.worst[row, 0], first.verdict)
-            if first.note is not None:
-                first.note(first.round, first.snapshot.risk)
-            self._pending.popleft()
 
-
-def _take(points: Points, row: int, **readings: float) -> None:
+def _take(point: Points, **readings: float) -> None:
     """Add readings to the sums of a point; one that is NaN does not count."""
     for name, value in readings.items():
         if value == value:  # noqa: PLR0124 (NaN)
             number = MEANS.index(name)
-            points.sums[row, number] += value
-            points.tallies[row, number] += 1
+            point.sums[0, number] += value
+            point.tallies[0, number] += 1
 
 
 def _length_weights(model: Any) -> NDArray[np.float64]:

@@ -1,8 +1,10 @@
-"""`accous labels` and `accous extend`: late labels joined with predictions, and labelled rows for the reference."""
+"""`accous ask` and `accous labels`: which rows to label, and labels joined with predictions, measured and learned."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,22 +12,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError
-from accous.table.columns import Marks
+from accous.model.learning import MOST_LABELS, LearningEvent, draw_rows, is_drawn
 from accous.table.kinds import ID, LINE, LabelTable, key_texts, read_label_table, require_no_feature
-from accous.table.model import (
-    TableModel,
-    labels_of_frame,
-    load_table_model,
-    open_store,
-    save_table_model,
-    times_in_order,
-)
-from accous.table.options import ExtendOptions, LabelsOptions
-from accous.table.readers import STDIN, BadRow, Position, TableReader, open_table, require_widths, with_labels
-from accous.table.rows import PendingRows, RowReader, features_from_json, write_rejects
-from accous.table.runs import require_free, require_separate_files
-from accous.table.store import STORE_NAME, Joined, Store, identify_source, looks_like_id
-from accous.table.summary import summarize_labels
+from accous.table.model import TableModel, load_table_model, open_store, save_table_model
+from accous.table.options import AskOptions, LabelsOptions
+from accous.table.readers import STDIN, Position, TableReader, open_table, predicting_path
+from accous.table.rows import NamedRows, PendingRows, RowReader
+from accous.table.runs import require_separate_files
+from accous.table.store import ID_STEP, STORE_NAME, Joined, Store, first_id, identify_source, ids_from, looks_like_id
 from accous.text import count
 
 # --- accous labels: late labels joined with the predictions that the folder remembers
@@ -55,6 +49,8 @@ class LabelsCounted:
         How labels and predictions were joined, in words.
     n_earlier : int
         Labels that do not measure, because they are about predictions from before rows joined the reference.
+    unseen : dict of str to int
+        How many of the new labels are of each class that the reference does not have.
     """
 
     n_read: int
@@ -69,6 +65,7 @@ class LabelsCounted:
     place_column: str
     joined_by: str
     n_earlier: int
+    unseen: dict[str, int]
 
 
 class LabelJob:
@@ -103,14 +100,19 @@ class LabelJob:
         with self.open_store() as store:
             table, joined = self.match(store)
             new, corrected = joined.new, joined.corrected
+            unseen = self._unseen(new["given"])  # before they are learned
             store.set_labels(joined)
             if corrected.height:
                 model.recount_labels(store.labelled())
             n_earlier = 0 if corrected.height or not new.height else model.count_labels(new)
             if new.height or corrected.height:
+                if self._options.measure_only:
+                    only = [*model.settings.get("measured_only", []), store.position.n_batches]
+                    model.settings = model.settings | {"measured_only": only}
+                self._learn(store)
                 # The store is ahead of the model until it is saved: whoever opens it before takes this batch back.
                 model.stored = store.position
-                save_table_model(model, self._options.model, is_last=True)
+                save_table_model(model, self._options.model)
         return LabelsCounted(
             n_read=table.n_read,
             n_counted=new.height - n_earlier,
@@ -124,7 +126,12 @@ class LabelJob:
             place_column=table.place_column or LINE,
             joined_by=self.joined_in_words(table),
             n_earlier=n_earlier,
+            unseen=unseen,
         )
+
+    def _unseen(self, labels: pl.Series) -> dict[str, int]:
+        names = self.table_model.kind.names
+        return dict(Counter(each for each in labels.to_list() if each not in names)) if names else {}
 
     def undo(self) -> int:
         """Take the last labels back and save the model; return how many there were."""
@@ -146,8 +153,21 @@ class LabelJob:
     def _save_recounted(self, store: Store) -> None:
         # The model is saved before the store changes: if that does not happen, the next one to open it does it again.
         self.table_model.recount_labels(store.labelled())
+        self._learn(store)
         self.table_model.stored = store.position
-        save_table_model(self.table_model, self._options.model, is_last=True)
+        save_table_model(self.table_model, self._options.model)
+
+    def _learn(self, store: Store) -> None:
+        """Learn from all labels that came, as if there had been no others."""
+        model = self.table_model
+        start, n_batches = first_id(model.settings, model.label), store.position.n_batches
+        only = [batch for batch in model.settings.get("measured_only", []) if batch <= n_batches]
+        if only != model.settings.get("measured_only", []):
+            model.settings = model.settings | {"measured_only": only}
+        # Labels that came with their rows are batch 0: they are for measuring.
+        rows = store.labelled().filter((pl.col("label_batch") > 0) & ~pl.col("label_batch").is_in(only))
+        rows = rows.drop_nulls("features").sort("id").tail(MOST_LABELS)
+        model.learn_all(rows, start=start, step=ID_STEP, now=(store.next_id() - start) // ID_STEP)
 
     def match(self, store: Store) -> tuple[LabelTable, Joined]:
         """Read the labels; return them, and the predictions that they belong to.
@@ -212,9 +232,7 @@ class LabelJob:
 
     def summary(self, counted: LabelsCounted | None = None) -> dict[str, Any]:
         """Return the results, ready for JSON."""
-        measured = self.table_model.measured_
-        estimated = None if measured is None or np.isnan(measured.estimated) else measured.estimated
-        found = {"estimated_error": estimated, **summarize_labels(measured)}
+        found = self.table_model.snapshot().to_json()
         if counted is None:
             return found
         return {
@@ -227,7 +245,9 @@ class LabelJob:
             "without_label": counted.n_missing,
             "without_key": counted.n_unnamed,
             "repeated": counted.n_repeated,
+            "unseen_classes": counted.unseen,
             **found,
+            **({"learned": _to_json(self.table_model.learned_[-1])} if self.table_model.learned_ else {}),
         }
 
     def _require_labels(self, table: LabelTable) -> None:
@@ -243,6 +263,10 @@ class LabelJob:
             )
 
 
+def _to_json(event: LearningEvent) -> dict[str, Any]:
+    return {name: None if value != value else value for name, value in asdict(event).items()}  # noqa: PLR0124 (NaN)
+
+
 def _holds_ids(reader: TableReader) -> bool:
     """Whether a column called id holds ids of predictions, and not somebody's own."""
     for chunk in reader.chunks([ID], Position()):
@@ -252,213 +276,140 @@ def _holds_ids(reader: TableReader) -> bool:
     return False
 
 
-# --- accous extend: labelled rows join the reference
-
-
-# --- What became of the rows
-
-
-@dataclass(frozen=True, kw_only=True)
-class RowsJoined:
-    """What became of the rows in a file.
-
-    Attributes
-    ----------
-    n_read : int
-        Rows of the file that could be read.
-    n_joined : int
-        Rows that joined now.
-    n_copies : int
-        Rows that did not join because the reference has them already, such as those that ``fit`` was given.
-    n_alike : int
-        Rows that joined although a row of the reference is the same; 0 if they are few.
-    n_missing, n_unmatched : int
-        Rows without a label, and late labels without a row in the stream.
-    n_unnamed : int
-        Late labels without a key; ``key`` is the name of its column.
-    n_left : int
-        Rows that left the reference.
-    new_classes : list of str
-    bad_rows : list of BadRow
-        The rows set aside.
-    joined_by : str
-        How late labels were joined with their rows, in words; empty if the file has the rows itself.
-    """
-
-    n_read: int
-    n_joined: int = 0
-    n_copies: int = 0
-    n_alike: int = 0
-    n_missing: int
-    n_unmatched: int = 0
-    n_unnamed: int = 0
-    key: str = ""
-    n_left: int = 0
-    new_classes: list[str] = field(default_factory=list)
-    bad_rows: list[BadRow]
-    joined_by: str = ""
-
-
-# --- The job of accous extend: labelled rows join the reference of a saved model
+# --- accous ask: which rows to label
 
 
 @dataclass(frozen=True)
-class _LabelledRows:
-    """Encoded rows with labels, in order of time."""
+class RowsAsked:
+    """What was asked.
 
-    X: NDArray[np.float64]
-    labels: pl.Series
-    marks: Marks
+    Attributes
+    ----------
+    n_rows : int
+        Rows of the stream.
+    n_free : int
+        Those that were neither asked about nor labelled before.
+    n_asked : int
+        Those that were chosen now.
+    n_predicted : int
+        Rows that were not predicted before, and are now.
+    """
+
+    n_rows: int
+    n_free: int
+    n_asked: int
+    n_predicted: int
 
 
-class ExtendJob:
-    """Adds labelled rows to the reference of a saved table model; the caller holds the folder's lock.
+class AskJob:
+    """Chooses rows of a stream at random, and writes them with an empty label column.
+
+    What was asked about is noted in the folder's store with the probability of each row, so that no row is asked about
+    twice. Rows that were not predicted yet are predicted first; nothing is learned from them.
 
     Parameters
     ----------
-    options : ExtendOptions
+    options : AskOptions
 
     Attributes
     ----------
     table_model : TableModel
     """
 
-    def __init__(self, options: ExtendOptions) -> None:
+    def __init__(self, options: AskOptions) -> None:
         self._options = options
-        require_separate_files({"LABELLED": options.rows}, {"--rejects": options.rejects}, options.model, options.label)
-        require_free(options.rejects)
+        if options.stream == STDIN:
+            raise DataError("Rows to label are read twice: give a file, not the standard input.")
+        require_separate_files({"STREAM": options.stream}, {"--output": options.output}, options.model, None)
+        if not options.force and Path(options.output).is_file():
+            raise DataError(f"{options.output} already exists: give another name, or use --force to replace it.")
         self.table_model: TableModel = load_table_model(options.model, options.estimator)
+        self._seed = int(self.table_model.settings["seed"])
 
-    def run(self) -> RowsJoined:
-        """Add the rows and save the model; a crash at any moment leaves the model as it was, or as it is now."""
-        options, model = self._options, self.table_model.model
-        found, read = self._read()
-        self._require_classes(found.labels)
-        n_reference, classes = len(model.task_), set(self.table_model.kind.names)
-        rows = self.table_model.extend_rows(
-            found.X,
-            found.labels,
-            found.marks,
-            order=options.ordered is not False,
-            max_reference=options.max_reference,
-            drop=options.drop_rows.replace("-", " "),
-        )
-        n_joined, n_copies = int(rows.is_new.sum()), int(rows.is_copy.sum())
-        if n_joined:
-            save_table_model(self.table_model, options.model, is_last=True)
-        if read.bad_rows and options.rejects is not None:
-            # Last: a command that fails leaves no file that would be in its way when it is repeated.
-            write_rejects(read.bad_rows, options.rejects)
-        return replace(
-            read,
-            n_joined=n_joined,
-            n_copies=n_copies,
-            n_alike=rows.n_alike,
-            n_left=n_reference + n_joined - len(model.task_),
-            new_classes=[name for name in self.table_model.kind.names if name not in classes],
-        )
-
-    def summary(self, joined: RowsJoined) -> dict[str, Any]:
-        """Return the results, ready for JSON."""
-        model = self.table_model.model
-        return {
-            "model": str(self._options.model),
-            "rows": joined.n_read,
-            "joined": joined.n_joined,
-            "in_reference": joined.n_copies,
-            "without_label": joined.n_missing,
-            "without_key": joined.n_unnamed,
-            "unmatched": joined.n_unmatched,
-            "rejected": len(joined.bad_rows),
-            "left": joined.n_left,
-            "reference_rows": len(model.task_),
-            "classes": self.table_model.kind.names,
-            "new_classes": joined.new_classes,
-            "backtest": None if model.backtest_ is None else model.backtest_.summary(),
-            "guard": model.rules_.guard.name,
-        }
-
-    def _read(self) -> tuple[_LabelledRows, RowsJoined]:
-        """Return the labelled rows of the file, and counts of the others."""
+    def run(self) -> RowsAsked:
+        """Choose the rows and write them."""
         options = self._options
-        widths = self.table_model.settings.get("widths", {})
-        table = open_table(
-            options.rows, options.format, encoding=options.encoding, separator=options.separator, widths=widths
-        )
+        with open_store(self.table_model, options.model, only_adds=True) as store, store.changing():
+            source = identify_source(options.stream, store.sources())
+            settled = store.settled("key" if options.key else "line", source)
+            rows, n_predicted = self._find(store, source)
+            free = rows.filter(~pl.col("place").is_in(settled))
+            chosen, probability = self._choose(free, store)
+            store.mark_asked(chosen["id"].to_list(), [probability] * chosen.height)
+            self._write(chosen)
+        return RowsAsked(rows.height, free.height, chosen.height, n_predicted)
+
+    def _find(self, store: Store, source: int | None) -> tuple[pl.DataFrame, int]:
+        """Return the predictions of all rows of the stream, made now where there were none, and how many those are."""
+        options, model = self._options, self.table_model
+        table, found, n_new = self._open(), [], 0
+        passed = [options.key] if options.key else []
         try:
-            # A key may be a column of the model, such as the time of the row: it does not make labels a table of rows.
-            used = set(self.table_model.encoder.used_columns) - {options.key}
-            if used.isdisjoint(table.columns):
-                return self._read_from_store()
-            require_widths(table.name, table.widths, widths)
-            return self._read_table(*with_labels(table, options.label or self.table_model.label))
+            reader = RowReader(table, model.encoder, passed, skips_bad=True, accepts_unknown=True)
+            for rows in reader.read(Position()):
+                if rows is None or not len(rows):
+                    continue
+                place = "key" if options.key else "line"
+                names = key_texts(rows.frame[options.key] if options.key else pl.Series(rows.lines))
+                places = pl.DataFrame({"place": names, "label": ""}).unique("place", maintain_order=True)
+                known = store.join(places, by=place, source=source).rows["place"]
+                is_new = ~names.is_in(known.to_list()).to_numpy()
+                n_new += int(is_new.sum())
+                if is_new.any():
+                    self._predict(rows, np.flatnonzero(is_new), store, source)
+                found.append(store.join(places, by=place, source=source).rows)
         finally:
             table.close()
+        if not found:
+            raise DataError(f"{options.stream} has no rows.")
+        return pl.concat(found).unique("id", keep="first", maintain_order=True).sort("id"), n_new
 
-    def _read_table(self, table: TableReader, label: str) -> tuple[_LabelledRows, RowsJoined]:
-        """Read rows that have the columns of the model."""
-        options, settings = self._options, self.table_model.settings
-        require_no_feature(label, options.label or label, self.table_model.encoder.used_columns)
-        order = settings.get("order") or {"by": None}
-        needed = [label, order["column"] if self._sorts and order["column"] in table.columns else None]
-        passed = list(dict.fromkeys(name for name in needed if name is not None))
-        reader = RowReader(
-            table, self.table_model.encoder, passed, skips_bad=options.on_bad_row == "skip", accepts_unknown=True
+    def _predict(self, rows: PendingRows, new: NDArray[np.intp], store: Store, source: int | None) -> None:
+        """Predict some of the rows and store them; no state counts them."""
+        model = self.table_model
+        result = model.predict_rows(rows.X, needs_ratio=False)
+        ids = ids_from(store.next_id(in_state=False), len(rows))
+        named = NamedRows(rows, 0, len(rows), ids, self._options.key, [])
+        rounds = np.full(len(rows), result.number, dtype=np.int64)
+        assert source is not None
+        stored = named.to_store(source, rounds, result.scores, model.kind, model.encoder)
+        store.add_predictions(stored[new], learned=False)
+
+    def _choose(self, free: pl.DataFrame, store: Store) -> tuple[pl.DataFrame, float]:
+        """Return rows to ask about, and the probability that each of them had."""
+        if not free.height:
+            raise DataError(f"No row of {self._options.stream} is left: all are labelled or were asked about.")
+        if self._options.labels_per is not None:
+            n_rows, n_labels = self._options.labels_per
+            share = n_labels / n_rows
+            return free.filter(pl.Series(is_drawn(free["line"].to_numpy(), share, self._seed))), share
+        assert self._options.n is not None
+        chosen = draw_rows(free.height, self._options.n, self._seed, free.height)
+        return free[chosen], len(chosen) / max(1, free.height)
+
+    def _write(self, chosen: pl.DataFrame) -> None:
+        """Write the rows as they are in the stream, with the line or the key, and an empty column for the label."""
+        options, label, wanted = self._options, self.table_model.label, set(chosen["line"].to_list())
+        table, pieces = self._open(), []
+        columns = [name for name in table.columns if name != label]
+        try:
+            for chunk in table.chunks(columns, Position()):
+                if chunk is not None:
+                    lines = pl.Series(LINE, chunk.lines)
+                    frame = chunk.frame if options.key else chunk.frame.select(lines, *columns)
+                    pieces.append(frame.filter(lines.is_in(list(wanted))))
+        finally:
+            table.close()
+        found = pl.concat(pieces)
+        if options.with_predictions:
+            found = found.with_columns(chosen.sort("line")["predicted"].alias("prediction"))
+        found = found.with_columns(pl.lit(None, pl.String).alias(label))
+        unfinished = Path(predicting_path(options.output))
+        found.write_csv(unfinished)
+        unfinished.replace(options.output)
+
+    def _open(self) -> TableReader:
+        options, widths = self._options, self.table_model.settings.get("widths", {})
+        return open_table(
+            options.stream, options.format, encoding=options.encoding, separator=options.separator, widths=widths
         )
-        pieces = [piece for piece in reader.read(Position()) if piece is not None]
-        if not pieces:
-            raise DataError(f"{table.name} has no rows.")
-        rows = pieces[0]
-        for piece in pieces[1:]:
-            rows = rows.followed_by(piece)
-        found = self._labelled(rows, label)
-        n_missing = len(rows) - len(found.labels)
-        return found, RowsJoined(n_read=len(rows), n_missing=n_missing, bad_rows=rows.bad_rows)
-
-    @property
-    def _sorts(self) -> bool:
-        """Whether the rows are sorted by the column that sorted the reference."""
-        order = self.table_model.settings.get("order") or {"by": None}
-        return self._options.ordered is None and order["by"] == "time"
-
-    def _labelled(self, read: PendingRows, label: str) -> _LabelledRows:
-        """Return the rows that have a label, in order of time."""
-        labelled = labels_of_frame(read.frame, label, label, self.table_model.kind)
-        rows = labelled.rows
-        if self._sorts and len(rows):
-            rows = rows[times_in_order(read.frame[rows], self.table_model.settings)]
-        return _LabelledRows(read.X[rows], labelled.labels[rows], read.marks[rows])
-
-    def _read_from_store(self) -> tuple[_LabelledRows, RowsJoined]:
-        """Read late labels, and their rows from what the folder remembers of its predictions."""
-        options = self._options
-        if options.rows == STDIN:
-            raise DataError("stdin has none of the columns of the model: give late labels in a file.")
-        job = LabelJob(options.to_labels(), self.table_model)
-        with job.open_store() as store:
-            table, joined = job.match(store)
-        rows = features_from_json(joined.rows["features"], self.table_model.encoder)
-        if rows is None:
-            raise DataError(
-                f"{options.rows} has none of the columns of the model, and its rows are not remembered: give a table "
-                "that has the columns and the labels."
-            )
-        return _LabelledRows(rows.X, joined.rows["given"], rows.marks), RowsJoined(
-            n_read=table.n_read,
-            n_missing=table.n_missing,
-            n_unmatched=len(joined.unknown),
-            n_unnamed=table.n_unnamed,
-            key=table.place_column or LINE,
-            bad_rows=[],
-            joined_by=job.joined_in_words(table),
-        )
-
-    def _require_classes(self, labels: pl.Series) -> None:
-        if not len(labels):
-            raise DataError(f"{self._options.rows} holds no label.")
-        stranger = self.table_model.kind.stranger(labels)
-        if stranger is not None:
-            raise DataError(
-                f"None of the labels in {self._options.rows} {stranger}; the first is {labels[0]!r}: is this the file, "
-                "and --label its column?"
-            )

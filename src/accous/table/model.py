@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
@@ -17,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.arrays import IntArray, from_plain, to_plain
+from accous.arrays import FloatArray, IntArray, from_plain, to_plain
 from accous.checkpoint.codecs import read_data
 from accous.checkpoint.files import expecting_own_content, read_consistently
 from accous.checkpoint.folder import load_with, save_with
@@ -33,15 +32,16 @@ from accous.diagnostics.coverage import (
     smallest_rare_count,
 )
 from accous.diagnostics.drift import DriftEvent, Regime, SeasonWatch, start_seasons
-from accous.diagnostics.labels import Audit, LabelledRounds, MeasuredError, doubt_about_intervals
-from accous.diagnostics.risk import RiskEstimate
-from accous.diagnostics.trust import Trust
-from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWarning
+from accous.diagnostics.performance import Labels, Predictions
+from accous.diagnostics.status import Finding as Code
+from accous.diagnostics.status import Reason, Status
+from accous.exceptions import CheckpointError, DataError, ParameterError
 from accous.model.backtest import Backtest
 from accous.model.estimators import AdaptiveEstimator
 from accous.model.learning import LearningEvent
 from accous.model.order import Order, OrderKind
 from accous.model.pair import AUTO, LinearAndTrees, make_trees
+from accous.model.performance import AlarmWatch, Drift, MovedColumn
 from accous.model.round import log_onsets
 from accous.model.snapshot import Snapshot
 from accous.model.watching import LOOK_DECAY, NO_ROWS, RecentRows, recent_from_plain, shares_of_parts
@@ -52,6 +52,7 @@ from accous.table.columns import (
     MISSING,
     NEW_VALUES,
     Block,
+    CategoryColumn,
     ColumnEncoder,
     Features,
     Mark,
@@ -74,19 +75,15 @@ from accous.table.kinds import (
 )
 from accous.table.readers import is_usable, spread_vectors
 from accous.table.rows import (
-    RowsToJoin,
-    copies_in_words,
     features_from_json,
     features_to_json,
     frame_from_json,
     like,
     predictions_frame,
-    rows_to_join,
     to_polars,
 )
 from accous.table.runs import Job, LogPosition
-from accous.table.store import Store, StorePosition, first_id, unpack_scores
-from accous.table.summary import summarize_table_model
+from accous.table.store import Store, StorePosition, first_id
 from accous.text import count
 from accous.threads import Lockable
 
@@ -143,22 +140,6 @@ class TableWatch:
         }
         varied = (*self.varied, *(name for name in new if is_varied[name] and name not in self.varied))
         return TableWatch(recent, columns, self.latest | {name: value for name, (value, _) in new.items()}, varied)
-
-    def after_joining(self, encoder: ColumnEncoder) -> TableWatch:
-        """Return the watch after rows have joined the reference: a category that joined is no longer new.
-
-        Only the last new value of each column is kept: where there were several, the rows so far stay as they are.
-        """
-        settled = {
-            name
-            for name, categories in encoder.joined_categories.items()
-            if name not in self.varied and self.latest.get(name) in categories
-        }
-        places = [
-            number for number, mark in enumerate(encoder.marks) if mark.kind == CATEGORIES and mark.column in settled
-        ]
-        latest = {name: value for name, value in self.latest.items() if name not in settled}
-        return replace(self, recent=self.recent.cleared(places), latest=latest) if places else self
 
     def findings(self, encoder: ColumnEncoder) -> list[Finding]:
         """Return what the recent rows show, in words."""
@@ -253,6 +234,56 @@ def _rare(kinds: list[Mark], counts: IntArray, n_rows: int) -> list[tuple[int, f
     return found
 
 
+# --- Columns of the table from their features: what segments and columns that moved are told by
+
+
+_MANY_OUTSIDE, _MOST_MOVED = 0.2, 20
+_OTHERS = "other"
+
+
+@dataclass(frozen=True)
+class DecodedColumn:
+    """A number or a category, and its first feature."""
+
+    plan: NumberColumn | CategoryColumn
+    first: int
+
+    def values(self, rows: NDArray[np.float64]) -> NDArray[Any]:
+        """Return numbers, or names of categories; NaN or "nan" where a row is not known."""
+        plan = self.plan
+        if isinstance(plan, NumberColumn):
+            return np.asarray(rows[:, self.first] * plan.deviation + plan.mean)
+        features = rows[:, self.first : self.first + len(plan.feature_names)]
+        names = np.array([*self._names, _OTHERS, "nan"], dtype=object)
+        places = np.where(features.any(axis=1), features.argmax(axis=1), len(names) - 2)
+        return np.asarray(names[np.where(np.isnan(features).any(axis=1), len(names) - 1, places)])
+
+    @property
+    def _names(self) -> list[str]:
+        return [name.removeprefix(f"{self.plan.name} = ") for name in self.plan.feature_names]
+
+    def then_and_now(self, reference: NDArray[np.float64], recent: NDArray[np.float64]) -> tuple[Any, Any]:
+        """Return the means, or how often the category was there whose share has changed most."""
+        if isinstance(self.plan, NumberColumn):
+            return float(self.values(reference).mean()), float(self.values(recent).mean())
+        features = slice(self.first, self.first + len(self._names))
+        shares = np.stack([rows[:, features].mean(axis=0) for rows in (reference, recent)])
+        place = int(np.abs(shares[1] - shares[0]).argmax())
+        return f"{self._names[place]} {shares[0, place]:.0%}", f"{self._names[place]} {shares[1, place]:.0%}"
+
+
+def with_column_reasons(reasons: tuple[Reason, ...], findings: tuple[Finding, ...]) -> tuple[Reason, ...]:
+    """Return reasons with what single columns show: new categories, and values that the reference does not have."""
+    new = max((each.share for each in findings if each.kind == CATEGORIES), default=0.0)
+    outside = max((each.share for each in findings if each.kind in ("outside", NEW_VALUES)), default=0.0)
+    found = list(reasons)
+    if outside >= _MANY_OUTSIDE:
+        known = max((each.number for each in reasons if each.code == Code.FEW_INSIDE), default=0.0)
+        found = [each for each in found if each.code != Code.FEW_INSIDE]
+        found.append(Reason(Code.FEW_INSIDE, max(known, outside)))
+    return (*found, *([Reason(Code.NEW_CATEGORIES, new)] if new else ()))
+
+
 # --- What a table model reports, in the words of the classifier and in terms of the table's own columns
 
 
@@ -298,10 +329,83 @@ class TableSnapshot(Snapshot):
         vars(other).update(inner=self.inner.apart(), past=self.past.copy(), lock_of_past=nullcontext())
         return other
 
+    # --- how good it is now: what the inner snapshot says, in the table's own columns
+
+    def performance(self, metric: str | None = None, *, by: str | None = None) -> Any:
+        """Return how good the model is on recent rows, as `Snapshot.performance`; ``by`` is a column of the table."""
+        return self.inner.performance(metric) if by is None else super().performance(metric, by=by)
+
     @cached_property
-    def risk(self) -> RiskEstimate:
-        """Estimated errors of the predictor in use and of the fixed one, without labels."""
-        return replace(self.inner.risk, is_covered=self.is_covered)
+    def status(self) -> Status:
+        """The state of the model, with reasons that the columns of the table give too."""
+        found = self.inner.status
+        return replace(found, reasons=with_column_reasons(found.reasons, self.coverage.columns))
+
+    @property
+    def tolerance(self) -> float:
+        """How much more loss than at fit is still healthy."""
+        return self.inner.tolerance
+
+    @property
+    def recent(self) -> Predictions:
+        """What the predictor in use says of recent rows."""
+        return self.inner.recent
+
+    @property
+    def labels(self) -> Labels:
+        """Labels that say something of recent rows."""
+        return self.inner.labels
+
+    @property
+    def alarm(self) -> AlarmWatch | None:
+        """The alarm with all rows so far; None if the reference has too few rows."""
+        return self.inner.alarm
+
+    @property
+    def _label_weights(self) -> FloatArray:
+        return self.inner._label_weights
+
+    def segment_values(self, by: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Return a column's values of recent, labelled and held-out rows: numbers, or names of categories."""
+        columns = self.decoded
+        if by not in columns:
+            meant = did_you_mean(by, list(columns))
+            raise ParameterError(f"There are no segments by {by!r}{meant}: use one of {listed(list(columns))}.")
+        held, labelled, recent = self.rules.held_out.predictions, self.state.labelled, self.state.recent.last()
+        reference = self.rules.cover.numbers
+        assert held is not None
+        assert reference is not None
+        of_held_out = columns[by].values(reference[held.rows])
+        width = reference.shape[1]
+        of_labelled = columns[by].values(np.zeros((0, width)) if labelled is None else labelled.rows)
+        if recent is not None:
+            return columns[by].values(recent), of_labelled, of_held_out
+        return (of_held_out if labelled is None else of_labelled[-len(self.recent) :]), of_labelled, of_held_out
+
+    @cached_property
+    def decoded(self) -> dict[str, DecodedColumn]:
+        """The numbers and categories among the columns, which their features can be turned back to."""
+        firsts = np.cumsum([0, *(len(plan.feature_names) for plan in self.encoder.used)]).tolist()
+        plans = zip(firsts, self.encoder.used, strict=False)
+        return {
+            plan.name: DecodedColumn(plan, first)
+            for first, plan in plans
+            if isinstance(plan, (NumberColumn, CategoryColumn))
+        }
+
+    def moved_columns(self) -> tuple[MovedColumn, ...]:
+        """Return the columns that moved, the one that moved most first, without the one that tells the time."""
+        time = find_time_column(self.settings, self.encoder.plans)
+        shares = [(name, share) for name, share in self.drift_attribution.items() if share > 0.0]
+        reference, recent = self.rules.cover.numbers, self.state.recent.last()
+        found = []
+        for name, share in sorted(shares, key=lambda each: -each[1])[:_MOST_MOVED]:
+            if time is None or name != time.name:
+                then_and_now = None, None
+                if name in self.decoded and reference is not None and recent is not None:
+                    then_and_now = self.decoded[name].then_and_now(reference, recent)
+                found.append(MovedColumn(name, share, *then_and_now))
+        return tuple(found)
 
     @cached_property
     def coverage(self) -> Coverage:
@@ -313,64 +417,6 @@ class TableSnapshot(Snapshot):
         place = {plan.name: number for number, plan in enumerate(self.encoder.plans)}
         found.sort(key=lambda finding: place[finding.column])
         return replace(self.inner.coverage, columns=tuple(found))
-
-    @property
-    def latest_coverage(self) -> Coverage:
-        """How the reference lies beside the last 64 rows alone."""
-        return self.inner.latest_coverage
-
-    @property
-    def risk_estimate(self) -> float:
-        """Label-free estimate of the current error."""
-        return self.inner.risk_estimate
-
-    @property
-    def kept_audit(self) -> Audit | None:
-        """Whether P(y | x) has changed in the kept rows with labels."""
-        return self.inner.kept_audit
-
-    @cached_property
-    def labelled_rounds(self) -> LabelledRounds | None:
-        """What labels have measured of the rounds so far; None without labels."""
-        if self.state.late_labels is None:
-            return None
-        joined = self.state.joined
-        with self.lock_of_past:
-            ends, n_rows, losses = self.past.labelled_since(0 if joined is None else joined.n_rounds)
-            is_in = ends <= self.state.n_rounds  # the history goes on
-            ends, n_rows, losses = ends[is_in], n_rows[is_in], losses[is_in]
-            return LabelledRounds(n_rows, losses, self.estimates_at(pl.Series(ends))) if len(ends) else None
-
-    def estimates_at(self, rounds: pl.Series) -> NDArray[np.float64]:
-        """Return the estimated error around rounds and the ends of its interval; NaN where it is not known.
-
-        Parameters
-        ----------
-        rounds : polars.Series
-            Of whole numbers; null where the round is not known.
-
-        Returns
-        -------
-        array of shape (n_rounds, 3)
-        """
-        risk, estimates = self.inner.risk, np.full((len(rounds), 3), np.nan)
-        now = risk.adapted, risk.adapted_low, risk.adapted_high
-        changes, joined = [event.round for event in self.inner.drift_events], self.state.joined
-        is_known = rounds.is_not_null().to_numpy()
-        if joined is not None and joined.n_rounds == self.state.n_rounds:
-            estimates[is_known] = now  # what was read before is about another model
-            return estimates
-        estimates[is_known] = self.past.risk_at(
-            rounds.drop_nulls().to_numpy().astype(np.int64),
-            changes=changes if joined is None else sorted((*changes, joined.n_rounds + 1)),
-            latest=(self.state.n_rounds, now),
-        )
-        return estimates
-
-    @property
-    def intervals_in_words(self) -> str:
-        """How far ``low`` and ``high`` of the predictions can be relied on; empty if nothing speaks about that."""
-        return "" if self.rules.task.kind != "regressor" else doubt_about_intervals(self.measured, self.trust)
 
     @cached_property
     def drift_attribution(self) -> dict[str, float]:
@@ -505,7 +551,7 @@ def times_in_order(table: pl.DataFrame, settings: dict[str, Any]) -> NDArray[np.
 def match_frame(
     table: pl.DataFrame, labelled: LabelledRows, predictions: pl.DataFrame, key: str | None
 ) -> pl.DataFrame:
-    """Return the predictions that have a label: ``prediction``, ``round``, an interval, ``label`` and the ``row``.
+    """Return the predictions that have a label: ``prediction``, ``round``, ``label`` and the ``row``.
 
     They are joined by the key, by the line if both frames have it, or by position.
     """
@@ -520,7 +566,7 @@ def match_frame(
     rows = pl.DataFrame({"place": _places(table, place_column), "label": labelled.labels})
     once = check_labels(rows, "The frame", "position", place_column).rows
     first = rows.with_row_index("row").drop_nulls().unique("place", keep="first").select("place", "row")
-    wanted = [each for each in ("round", "low", "high") if each in predictions.columns]
+    wanted = [each for each in ("round",) if each in predictions.columns]
     made = pl.DataFrame({"place": _places(predictions, place_column), "prediction": predictions["prediction"]})
     made = made.with_columns(place_texts(made["prediction"]).alias("prediction")).hstack(predictions.select(wanted))
     found = made.join(once, on="place", how="inner", maintain_order="left").join(first, on="place", how="left")
@@ -605,8 +651,8 @@ class TableModel(Lockable):
     are the columns that ``accous adapt`` writes, with the same values. Only ``line`` is another: a file counts its
     lines, `step` counts from 1 the rows of all rounds so far.
 
-    What it reports has the names that it has in `accous.AdaptiveClassifier`: ``risk_``, ``measured_``, ``trust_``,
-    ``coverage_``, ``drift_attribution_``, ``drift_events_``, ``backtest_``. Columns are those of the table.
+    What it reports has the names that it has in `accous.AdaptiveClassifier`: ``performance``, ``status_``, ``drift_``,
+    ``history_``, ``regimes_``, ``backtest_``. Columns are those of the table.
 
     Attributes
     ----------
@@ -783,8 +829,7 @@ class TableModel(Lockable):
                 len(X),
                 *counts,
                 time=time,
-                snapshot=lambda: self._snapshot_of(self.model.snapshot(), History()),
-                note=self.model.note_risk,
+                read=self.current,
             )
             return RoundResult(self.model.n_rounds_, scores, ratios, counts)
 
@@ -848,7 +893,7 @@ class TableModel(Lockable):
     def observe(
         self, frame: Any, y: Any = None, *, predictions: Any = None, key: str | None = None, learn: bool = True
     ) -> Self:
-        """Count labels that arrived late, then learn from them; read the results in ``measured_`` and ``learned_``.
+        """Count labels that arrived late, then learn from them; read ``performance`` and ``learned_``.
 
         Categories and classes that only labelled rows have become known with the next refit; see
         `accous.AdaptiveClassifier.observe`.
@@ -859,13 +904,12 @@ class TableModel(Lockable):
         Parameters
         ----------
         frame : polars.DataFrame or pandas.DataFrame
-            The rows, oldest first. With ``predictions``, it may lack the columns of the model; then P(y | x) is not
-            tested on these rows.
+            The rows, oldest first. With ``predictions``, it may lack the columns of the model.
         y : str or array of shape (n_rows,), optional
             The labels, or the column that holds them. None is the label column of the reference.
         predictions : polars.DataFrame or pandas.DataFrame, optional
-            What `step` or ``accous adapt`` returned at the time. Its predictions are compared, with the estimates of
-            their rounds. Predictions from before rows joined the reference are left out: they say nothing about the
+            What `step` or ``accous adapt`` returned at the time, with its probabilities. Predictions from before rows
+            joined the reference are left out: they say nothing about the
             present model. None predicts the rows now.
         key : str, optional
             The column, in both frames, that labels and predictions are joined by. None takes ``line``, if both have it,
@@ -901,6 +945,7 @@ class TableModel(Lockable):
         ids: IntArray | None = None,
         position: IntArray | None = None,
         now: int | None = None,
+        is_due: bool = False,
     ) -> None:
         """Learn from labelled rows, or keep them until there are enough.
 
@@ -914,6 +959,8 @@ class TableModel(Lockable):
             By which the labels are found again, and the rows of the stream until each row.
         now : int, optional
             Rows of the stream until now.
+        is_due : bool, default=False
+            Whether to learn from however few, because others were taken back.
         """
         with self.lock():
             learning = self.model.state_.learning
@@ -928,13 +975,40 @@ class TableModel(Lockable):
             self._new_classes(values)
             self.model.keep_labels(features.X, values, position=position, ids=ids, now=now)
             self.label_rows |= dict(zip(ids.tolist(), rows, strict=True))
-            if self.model.state_.learning.is_due:
+            if is_due or self.model.state_.learning.is_due:
                 self._learn_again(now)
 
-    def unlearn(self, ids: IntArray, now: int) -> None:
-        """Learn again as if some labels had not come."""
+    def learn_all(self, rows: pl.DataFrame, *, start: int, step: int, now: int) -> None:
+        """Learn from these labels, as if there had been no others.
+
+        Parameters
+        ----------
+        rows : polars.DataFrame
+            ``id``, ``features`` and ``given`` of labelled rows, as the store has them.
+        start, step : int
+            The first id, and the distance of ids: they say how many rows of the stream came before each.
+        now : int
+            Rows of the stream until now.
+        """
         with self.lock():
-            if self.model.forget_labels_of(ids, now):
+            learning, ids = self.model.state_.learning, rows["id"].to_numpy()
+            values = self.kind.new_values(rows["given"])
+            kept = {}
+            if learning is not None:
+                kept = dict(zip(learning.kept.ids.tolist(), learning.kept.truths.tolist(), strict=True))
+            wanted = dict(zip(ids.tolist(), values.tolist(), strict=True))
+            gone = [number for number, truth in kept.items() if number not in wanted or wanted[number] != truth]
+            is_due = self.model.forget_labels_of(np.array(gone, dtype=np.int64), now)
+            still = kept.keys() - set(gone)
+            if self.model.state_.learning is None:
+                self.encoder, still = replace(self.encoder, extra=()), set()
+            self.label_rows = {number: text for number, text in self.label_rows.items() if number in still}
+            is_new = np.array([number not in still for number in ids.tolist()], dtype=bool)
+            if is_new.any():
+                new = rows.filter(pl.Series(is_new))
+                given = {"ids": ids[is_new], "position": (ids[is_new] - start) // step, "now": now}
+                self.learn(new["features"].to_list(), new["given"], **given, is_due=is_due)
+            elif is_due:
                 self._learn_again(now)
 
     def _learn_again(self, now: int) -> None:
@@ -959,10 +1033,7 @@ class TableModel(Lockable):
             return rows
         if set(self.encoder.used_columns) <= set(table.columns):
             X = self._usable(self.prepare(table), rows).X[rows]
-        ends = None
-        if not self.kind.names and {"low", "high"} <= set(new.columns):
-            ends = new.select(pl.col("low", "high").cast(pl.Float64)).fill_null(np.nan).to_numpy()
-        self._measure(X, new["label"], new["prediction"], new["round"], ends)
+        self._measure(X, new["label"], new["prediction"], new["round"])
         return rows
 
     def _measure(
@@ -971,15 +1042,14 @@ class TableModel(Lockable):
         labels: pl.Series,
         predicted: pl.Series,
         rounds: pl.Series,
-        intervals: NDArray[np.float64] | None,
         *,
         is_late: bool = True,
+        asked: NDArray[np.float64] | None = None,
     ) -> None:
         """Compare labels with what was predicted, both as text, and note it in the history if they came late."""
         kind = self.kind
-        estimated = self.current().estimates_at(rounds)
         values, answers = kind.values(labels), kind.values(predicted)
-        self.model.observe(X, values, predicted=answers, estimated=estimated, intervals=intervals, learn=False)
+        self.model.observe(X, values, predicted=answers, probability=asked, learn=False)
         if is_late:
             truths, found = kind.true_answers(labels), kind.true_answers(predicted)
             losses = np.asarray(kind.losses(self.model, truths, found), dtype=np.float64)
@@ -1001,9 +1071,9 @@ class TableModel(Lockable):
             new = rows.filter(~is_earlier)
             if new.height:
                 features = features_from_json(new["features"], self.encoder)
-                ends = None if self.kind.names else unpack_scores(new["scores"].to_list(), 2)
                 X = None if features is None else features.X
-                self._measure(X, new["given"], new["predicted"], new["round"], ends, is_late=is_late)
+                asked = new["asked"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+                self._measure(X, new["given"], new["predicted"], new["round"], is_late=is_late, asked=asked)
         return int(is_earlier.sum())
 
     def recount_labels(self, labelled: pl.DataFrame) -> None:
@@ -1013,116 +1083,6 @@ class TableModel(Lockable):
             self.history.forget_labels()
             for (batch,), rows in labelled.group_by("label_batch", maintain_order=True):
                 self.count_labels(rows, is_late=batch != 0)
-
-    def extend(
-        self,
-        frame: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        order: Any = None,
-        max_reference: int | None = None,
-        drop: str = "oldest",
-    ) -> Self:
-        """Add labelled rows to the reference and fit again; what the rounds have learned goes on.
-
-        The columns stay encoded as ``fit`` decided. Rows without a label are left out. If more than half of the rows,
-        and at least twenty, are in the reference already, with the same features and labels, those are left out, with
-        a `TrapWarning`. If the reference has an order in time, it is replayed again; see
-        `accous.AdaptiveClassifier.extend`.
-
-        Parameters
-        ----------
-        frame : polars.DataFrame or pandas.DataFrame
-        y : str or array of shape (n_rows,), optional
-            The labels, or the column that holds them. None is the label column of the reference.
-        sample_weight : array of shape (n_rows,), optional
-            Base weights of the rows. None gives each the mean base weight of the reference.
-        order : bool or array of shape (n_rows,), optional
-            None sorts the rows by the column that ``fit`` sorted the reference by, if it did. True says that they are
-            in order of time, an array gives their times, and False says that they have no order.
-        max_reference : int, optional
-            Most rows of the reference. None is twice the number of rows that ``fit`` was given.
-        drop : {"oldest", "least weight"}, default="oldest"
-            Which rows leave if there are more.
-
-        Raises
-        ------
-        DataError
-            If a column is missing, a value cannot be used, or a new class would change the predictions of an unfinished
-            run. Nothing is changed then.
-        """
-        table = to_polars(frame)
-        labelled = labels_of_frame(table, y, self.label, self.kind)
-        rows = labelled.rows
-        if order is None:
-            rows, order = rows[times_in_order(table[rows], self.settings)], True
-        features = self._usable(self.prepare(frame), rows)
-        weights = None if sample_weight is None else labelled.per_row(sample_weight, "sample_weight")[rows]
-        times = order if isinstance(order, (bool, np.bool_)) else labelled.per_row(order, "order")[rows]
-        found = self.extend_rows(
-            features.X[rows],
-            labelled.labels[rows],
-            features.marks[rows],
-            sample_weight=weights,
-            order=times,
-            max_reference=max_reference,
-            drop=drop,
-        )
-        if found.is_copy.any():
-            warnings.warn(copies_in_words(int(found.is_copy.sum())), TrapWarning, stacklevel=2)
-        return self
-
-    def extend_rows(
-        self,
-        X: NDArray[np.float64],
-        labels: pl.Series,
-        marks: Marks,
-        *,
-        sample_weight: NDArray[np.float64] | None = None,
-        order: Any = True,
-        max_reference: int | None = None,
-        drop: str = "oldest",
-    ) -> RowsToJoin:
-        """Add encoded rows to the reference; those that it has already are left out.
-
-        Parameters
-        ----------
-        X : array of shape (n_rows, n_features)
-        labels : polars.Series
-            As text.
-        marks : Marks
-        sample_weight, order, max_reference, drop
-            As for `extend`.
-
-        Returns
-        -------
-        RowsToJoin
-            Which rows have joined, and which are in the reference already.
-        """
-        with self.lock():
-            found = rows_to_join(self.model, self.kind, X, labels)
-            rows = np.flatnonzero(found.is_new)
-            if not len(rows):
-                return found
-            values = self.kind.new_values(labels[rows])
-            new_classes = self._new_classes(values)
-            self.model.extend(
-                X[rows],
-                values,
-                sample_weight=None if sample_weight is None else sample_weight[rows],
-                order=order if isinstance(order, (bool, np.bool_)) else order[rows],
-                max_reference=max_reference,
-                drop=drop,
-            )
-            n_reference, n_joined = len(self.model.task_), self.settings.get("n_joined", 0) + len(rows)
-            self.encoder = self.encoder.joined_by(marks[rows], n_reference)
-            self.watch = self.watch.after_joining(self.encoder)
-            self.settings = self.settings | {"n_joined": n_joined}
-            if new_classes:
-                earlier = self.settings.get("new_classes", [])
-                self.settings = self.settings | {"new_classes": [*earlier, *new_classes]}
-        return found
 
     def _new_classes(self, values: NDArray[Any]) -> list[str]:
         """Return the names of new classes; raise a DataError for some while a run has no column for them."""
@@ -1191,42 +1151,36 @@ class TableModel(Lockable):
             lock_of_past=lock or nullcontext(),
         )
 
-    @property
-    def risk_(self) -> RiskEstimate:
-        """Estimated errors of the predictor in use and of the fixed one, without labels."""
-        return self.current().risk
+    def performance(self, metric: str | None = None, *, by: str | None = None) -> Any:
+        """Return how good the model is on recent rows: expected from the inputs, or confirmed by labels.
+
+        Parameters
+        ----------
+        metric : str, optional
+            As for `accous.AdaptiveClassifier.performance`. None is the model's own.
+        by : str, optional
+            A column of the table, a number or a category: then the result is a list of (segment, Estimate), worst
+            first.
+
+        Returns
+        -------
+        Estimate, or list of (str, Estimate)
+        """
+        return self.current().performance(metric, by=by)
 
     @property
-    def measured_(self) -> MeasuredError | None:
-        """The error that late labels have measured; None without labels."""
-        return self.current().measured
+    def status_(self) -> Status:
+        """Whether the model is healthy, degraded or uncertain, with reasons, advice and the alarm."""
+        return self.current().status
 
     @property
-    def coverage_(self) -> Coverage:
-        """How well the reference covers the last rows, with findings about the table's own columns."""
-        return self.current().coverage
-
-    @property
-    def trust_(self) -> Trust:
-        """Three answers and a verdict, with findings about the table's own columns."""
-        return self.current().trust
-
-    @property
-    def drift_attribution_(self) -> dict[str, float]:
-        """Share of each column of the table in what moved; zeros while there is no shift.
+    def drift_(self) -> Drift:
+        """What has moved in the inputs: columns of the table, events and coverage.
 
         If there is a time column, what the time of the day and the weekend explain is left out, once an hour has been
         seen on two days.
         """
-        return self.current().drift_attribution
-
-    @property
-    def drift_events_(self) -> tuple[DriftEvent, ...]:
-        """The changes in the inputs, named by the table's own columns, in order.
-
-        If there is a time column, those that the time of the day and the weekend explain are left out.
-        """
-        return self.current().drift_events
+        return self.current().drift
 
     @property
     def seasonal_events_(self) -> tuple[DriftEvent, ...]:
@@ -1252,10 +1206,6 @@ class TableModel(Lockable):
     def backtest_(self) -> Backtest | None:
         """The replay of the reference; None if it has no order in time, or too few rows."""
         return self.model.backtest_
-
-    def intervals_in_words(self) -> str:
-        """Say how far ``low`` and ``high`` of the predictions can be relied on; empty if nothing speaks about that."""
-        return self.current().intervals_in_words
 
     def backwards_in_words(self, n_rounds: int) -> str:
         """Say that the times of the last rounds are not in order; empty if they are, or if there are few or none.
@@ -1392,19 +1342,10 @@ def _named(factory: Callable[[], Any], name: str) -> Callable[[], Any]:
 _FORMAT = 2  # 1: nothing is remembered about the columns of the reference
 
 
-def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = False) -> None:
-    """Save to a folder; a crash at any moment leaves the previous save whole.
-
-    Parameters
-    ----------
-    table_model : TableModel
-    folder : Path
-    is_last : bool, default=False
-        Whether this is the last save for now. Only then is the summary for ``accous inspect`` computed too, which
-        costs as much as several rounds.
-    """
+def save_table_model(table_model: TableModel, folder: Path) -> None:
+    """Save to a folder; a crash at any moment leaves the previous save whole."""
     with table_model.lock():
-        # `extend` changes the settings and the columns too.
+        # Labels change the settings and the columns too.
         attached = {
             "format": _FORMAT,
             "label": table_model.label,
@@ -1424,8 +1365,7 @@ def save_table_model(table_model: TableModel, folder: Path, *, is_last: bool = F
                 "rows": np.array(list(table_model.label_rows.values()), dtype=np.str_),
             },
         }
-        summary = summarize_table_model(table_model.snapshot()) if is_last else None
-        save_with(table_model.model, folder, attached, progress, summary)
+        save_with(table_model.model, folder, attached, progress)
 
 
 def load_table_model(folder: Path, estimator: str | None = None) -> TableModel:

@@ -62,7 +62,7 @@ def _in_panel(panel: str) -> Callable[..., Any]:
 
 _MODEL, _TABLE, _ROUNDS, _RUN = "The model", "The table", "Rounds", "The run"
 _of_model, _of_table, _of_rounds, _of_run = map(_in_panel, (_MODEL, _TABLE, _ROUNDS, _RUN))
-_LARGEST_BATCH, _LARGEST_REFERENCE, _MOST_DAYS = 1_000_000, 100_000_000, 36_500
+_LARGEST_BATCH, _MOST_LABELS, _MOST_DAYS = 1_000_000, 1_000_000, 36_500
 LARGEST_SEED = 2**32 - 1
 
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
@@ -197,6 +197,30 @@ class FitOptions:
             "--class-weight",
             "balanced",
             help="Let rare classes weigh as much as frequent ones.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None
+    metric: Annotated[
+        str | None,
+        _of_model(
+            metavar="NAME",
+            help="What state and alarm are about, such as roc_auc, recall, f1_macro or cost. Default: error, or "
+            "mean_absolute_error.",
+        ),
+    ] = None
+    cost: Annotated[
+        str | None,
+        _of_model(
+            metavar="FILE", help="CSV of costs for --metric cost: true classes as rows, predicted ones as columns."
+        ),
+    ] = None
+    threshold: Annotated[
+        float | None,
+        between(
+            "--threshold",
+            0.0,
+            1.0,
+            help="Of two classes, the probability from which on the metric counts the second as predicted.",
             rich_help_panel=_MODEL,
         ),
     ] = None
@@ -408,6 +432,9 @@ class LabelsOptions:
     label: Annotated[
         str | None, typer.Option(metavar="COL", help="Column of the labels. Default: named as in the reference.")
     ] = None
+    measure_only: Annotated[
+        bool, typer.Option("--measure-only", help="Measure with these labels, and do not learn from them.")
+    ] = False
     undo: Annotated[bool, typer.Option("--undo", help="Take the last file of labels back.")] = False
     forget: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="Delete what is remembered of the row with this key.")
@@ -427,49 +454,38 @@ class LabelsOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExtendOptions:
-    """Labelled rows and how they join the reference."""
+class AskOptions:
+    """Rows to choose from, and how many labels are wanted."""
 
     model: ModelFolder
-    rows: Annotated[
-        str,
-        typer.Argument(
-            metavar="LABELLED", help="Labelled rows, or late labels of rows that a run has predicted; - is stdin."
-        ),
+    stream: Annotated[
+        str, typer.Argument(metavar="STREAM", help="Rows to choose from: CSV, TSV, JSON lines, Parquet or npy.")
     ]
-    label: Annotated[
-        str | None, typer.Option(metavar="COL|FILE", help="Labels, as for fit. Default: named as in the reference.")
+    n: Annotated[int | None, between("-n", 1, _MOST_LABELS, metavar="N", help="How many rows to label.")] = None
+    labels_per: Annotated[
+        tuple[int, int] | None,
+        typer.Option("--labels-per", metavar="ROWS N", help="A budget: N labels in so many rows, as 1000 50."),
     ] = None
-    key: Annotated[
-        str | None,
-        typer.Option(metavar="COL", help="Column that late labels are joined by, as for accous labels."),
-    ] = None
-    max_reference: Annotated[
-        int | None,
-        between(
-            "--max-reference",
-            2,
-            _LARGEST_REFERENCE,
-            metavar="N",
-            help="Most rows of the reference. Default: twice those that fit was given.",
-        ),
-    ] = None
-    drop_rows: Annotated[
-        str, one_of("--drop-rows", "oldest|least-weight", help="Which rows leave if there are more than that.")
-    ] = "oldest"
-    ordered: _Ordered = None
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="PATH", help="The chosen rows with an empty label column: CSV.")
+    ]
+    key: _Key = None
+    with_predictions: Annotated[
+        bool, typer.Option("--with-predictions", help="Write what was predicted too: people anchor on it.")
+    ] = False
+    force: Force = False
     format: _Format = None
     encoding: _Encoding = None
     separator: _Separator = None
-    on_bad_row: _OnBadRow = "fail"
-    rejects: _Rejects = None
     estimator: NamedEstimator = None
     quiet: Quiet = False
     as_json: AsJson = False
 
-    def to_labels(self) -> LabelsOptions:
-        """Return how to read the rows as late labels."""
-        return LabelsOptions(**_common(self, LabelsOptions), labels=self.rows)
+    def __post_init__(self) -> None:
+        if (self.n is None) == (self.labels_per is None):
+            raise ParameterError("Say how many labels: -n N, or --labels-per ROWS N.")
+        if self.labels_per is not None and not 0 < self.labels_per[1] < self.labels_per[0]:
+            raise ParameterError("--labels-per ROWS N needs fewer labels than rows, such as 1000 50.")
 
 
 def _common(options: Any, other: type[Any]) -> dict[str, Any]:

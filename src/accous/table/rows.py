@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.arrays import BoolArray
 from accous.exceptions import DataError, ParameterError
 from accous.table.columns import ColumnEncoder, ColumnPlan, DateColumn, Features, Marks, NumberColumn
 from accous.table.kinds import ID, LINE, LabelKind, key_texts
@@ -30,7 +28,6 @@ from accous.table.readers import (
     to_texts,
 )
 from accous.table.store import pack_scores
-from accous.text import count
 
 # --- Rows on their way from a table to a round: features, copied columns, and the position of each row
 
@@ -258,79 +255,6 @@ def write_rejects(bad_rows: list[BadRow], path: str) -> None:
 
 
 # --- Labelled rows that are in the reference already, such as the file that accous fit was given
-
-
-_FEWEST = 20
-_LARGEST_SHARE = 0.5
-
-
-@dataclass(frozen=True)
-class RowsToJoin:
-    """Which of some labelled rows join the reference.
-
-    Attributes
-    ----------
-    is_new : array of bool
-        The rows that join.
-    is_copy : array of bool
-        The rows that do not, because the reference has them already.
-    n_alike : int
-        Rows that join although a single row of the reference is the same; 0 if they are few.
-    """
-
-    is_new: BoolArray
-    is_copy: BoolArray
-    n_alike: int = 0
-
-
-def rows_to_join(model: Any, kind: LabelKind, X: NDArray[np.float64], labels: pl.Series) -> RowsToJoin:
-    """Return which rows join the reference, and which are copies of rows that it has.
-
-    A row repeats one of the reference if their features and labels have the same bits and the reference has that row
-    once. If more than half of the different rows repeat one, and at least twenty, they are taken for the same rows, and
-    do not join again. Rows may also be alike because few categories make them so, or because the same customers come
-    again with the same features. Then some of them have another label than the row of the reference with their
-    features. One such row is enough to let all join: leaving out the others would leave changed labels only.
-
-    Parameters
-    ----------
-    model : AdaptiveClassifier or AdaptiveRegressor
-    kind : LabelKind
-        Of the model.
-    X : array of shape (n_rows, n_features)
-    labels : polars.Series
-        As text.
-    """
-    all_rows, none = np.ones(len(X), dtype=bool), np.zeros(len(X), dtype=bool)
-    if len(X) < _FEWEST:
-        return RowsToJoin(all_rows, none)
-    truths = pl.Series([str(truth) for truth in model.task_.truths.tolist()], dtype=pl.String)
-    known, n_times = np.unique(_contents(kind, model.reference_, truths), return_counts=True)
-    contents = _contents(kind, X, labels)
-    is_repeated = np.isin(contents, known[n_times == 1])
-    n_repeated = len(np.unique(contents[is_repeated]))
-    if n_repeated < _FEWEST:
-        return RowsToJoin(all_rows, none)
-    has_other_label = np.isin(_contents(kind, X[~is_repeated]), _contents(kind, model.reference_)).any()
-    if n_repeated > _LARGEST_SHARE * len(np.unique(contents)) and not has_other_label:
-        return RowsToJoin(~is_repeated, is_repeated)
-    return RowsToJoin(all_rows, none, int(is_repeated.sum()))
-
-
-def copies_in_words(n_copies: int) -> str:
-    """Say how many rows did not join because the reference has them."""
-    are = count(n_copies, "row is in the reference already and does", "rows are in the reference already and do")
-    return f"{are} not join again: label and features are the same. Give new rows only."
-
-
-def _contents(kind: LabelKind, X: NDArray[np.float64], labels: pl.Series | None = None) -> NDArray[np.uint64]:
-    """Return a number for each row, from its features and its label, if that counts."""
-    content = np.asarray(X, dtype=np.float64) + 0.0  # -0.0 is 0.0
-    if labels is not None:
-        answers = np.asarray(kind.true_answers(labels), dtype=np.float64) + 0.0
-        content = np.column_stack((answers, content))
-    digests = [hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in np.ascontiguousarray(content)]
-    return np.frombuffer(b"".join(digests), dtype=np.uint64)
 
 
 # --- Rows as they are remembered with their predictions: the columns that the model uses, as JSON

@@ -460,7 +460,8 @@ class Store:
         labels : polars.DataFrame
             The columns ``place`` (text, each once) and ``label`` (text).
         by : {"key", "id", "line"}
-            What the places are. Of several predictions with one key, or for one line, the last one is meant.
+            What the places are. Of several predictions with one key, or for one line, the one that a label was asked
+            for and has none is meant, or the last one.
         source : int, optional
             The file whose lines they are. None: the one that has them, of rows that were asked about if there are such.
 
@@ -581,6 +582,15 @@ class Store:
                     raise DataError(f"The prediction {number} is not stored, or was asked for before.")
         return int(batch)
 
+    def settled(self, by: str, source: int | None) -> list[str]:
+        """Return the keys, or the lines of a file, as text, that were asked about or have a label."""
+        done = "(asked_batch IS NOT NULL OR label_batch IS NOT NULL)"
+        if by == "key":
+            found = self._rows(f"SELECT DISTINCT key FROM predictions WHERE key IS NOT NULL AND {done}")
+        else:
+            found = self._rows(f"SELECT DISTINCT line FROM predictions WHERE source = ? AND {done}", source)
+        return [str(place) for (place,) in found]
+
     # --- forgetting
 
     def forget(self, keys: Sequence[str]) -> int:
@@ -654,12 +664,13 @@ WITH RECURSIVE found (source) AS (
 )
 SELECT source FROM found WHERE source IS NOT NULL
 """
+_MEANT = "ORDER BY asked IS NOT NULL AND label IS NULL DESC, id DESC LIMIT 1"
 _JOINS = {
     by: f"SELECT g.place, g.label, {_COLUMNS} FROM temp.given AS g JOIN predictions AS p ON p.id = {which}"
     for by, which in {
         "id": "g.number",
-        "key": "(SELECT max(id) FROM predictions WHERE key = g.place)",
-        "line": "(SELECT max(id) FROM predictions WHERE source = ? AND line = g.number)",
+        "key": f"(SELECT id FROM predictions WHERE key = g.place {_MEANT})",
+        "line": f"(SELECT id FROM predictions WHERE source = ? AND line = g.number {_MEANT})",
     }.items()
 }
 _SOURCES_OF_LINES = f"""

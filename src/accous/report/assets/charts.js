@@ -122,37 +122,40 @@ function xAxis(svg, axis, box, x) {
   make(svg, "text", { class: "title", x: box.right, y: box.bottom + 37, "text-anchor": "end" }, axis.title);
 }
 
-function yGrid(svg, axis, box, y, top) {
-  for (const tick of numberTicks(0, top, 5)) {
+function yGrid(svg, axis, box, y) {
+  for (const tick of numberTicks(...axis.range, 5)) {
     make(svg, "line", { class: "grid", x1: box.left, x2: box.right, y1: y(tick), y2: y(tick) });
     make(svg, "text", { x: box.left - 7, y: y(tick) + 4, "text-anchor": "end" }, numberText(tick, axis.percent));
   }
 }
 
-function path(xs, ys, known) {
-  // A line has gaps where its values are not known.
-  const isDrawn = (k) => !known || known[k];
+function path(xs, ys) {
+  // A line has gaps where its values are null.
+  const isDrawn = (k) => ys[k] !== null;
   return xs.map((x, k) => isDrawn(k) ? `${k && isDrawn(k - 1) ? "L" : "M"}${x.toFixed(1)},${ys[k].toFixed(1)}` : "").join("");
 }
 
-function isAlone(xs, known, k) {
-  const isDrawn = (at) => at >= 0 && at < xs.length && (!known || known[at]);
+function isAlone(ys, k) {
+  const isDrawn = (at) => at >= 0 && at < ys.length && ys[at] !== null;
   return isDrawn(k) && !isDrawn(k - 1) && !isDrawn(k + 1);
 }
 
 // --- kinds of charts ---
 
 function drawLines(place, figure, width) {
-  legend(place, figure.series);
+  const marks = figure.events.length ? [{ kind: "marks", colour: "event", name: "change in the inputs" }] : [];
+  legend(place, [...figure.series, ...figure.levels.map((one) => ({ ...one, kind: "level" })), ...marks]);
   div(place, "y-title", figure.y.title);
-  const box = { left: 54, right: width - 10, top: 8, bottom: 258 };
-  const svg = canvas(place, width, 302, figure.label);
-  const top = 1.04 * Math.max(1e-9, ...figure.series.flatMap((one) => (one.high || one.y)));
+  const box = { left: 54, right: width - 10, top: 8, bottom: 228 };
+  const svg = canvas(place, width, 272, figure.label);
   const x = scale(...figure.x.range, box.left, box.right);
-  const y = scale(0, top, box.bottom, box.top);
-  yGrid(svg, figure.y, box, y, top);
+  const y = scale(...figure.y.range, box.bottom, box.top);
+  yGrid(svg, figure.y, box, y);
   for (const at of figure.events) {
-    make(svg, "line", { class: "event", x1: x(at), x2: x(at), y1: box.top, y2: box.bottom });
+    make(svg, "line", { class: "mark", x1: x(at), x2: x(at), y1: box.top, y2: box.bottom });
+  }
+  for (const one of figure.levels) {
+    make(svg, "line", { class: `level ${one.colour}`, x1: box.left, x2: box.right, y1: y(one.y), y2: y(one.y) });
   }
   for (const one of figure.series) drawSeries(svg, one, one.x.map(x), y);
   xAxis(svg, figure.x, box, x);
@@ -160,24 +163,12 @@ function drawLines(place, figure, width) {
 }
 
 function drawSeries(svg, one, xs, y) {
-  if (one.kind === "band") {
-    const edge = path(xs, one.high.map(y)) + path([...xs].reverse(), [...one.low].reverse().map(y)).replace("M", "L");
-    make(svg, "path", { class: `band ${one.colour}`, d: edge + "Z" });
-  } else if (one.kind === "dots") {
-    xs.forEach((at, k) => {
-      make(svg, "line", { class: `whisker ${one.colour}`, x1: at, x2: at, y1: y(one.low[k]), y2: y(one.high[k]) });
-      make(svg, "circle", { class: `dot ${one.colour}`, cx: at, cy: y(one.y[k]), r: 3 });
-    });
-  } else {
-    if (one.filled) {
-      const area = `${path(xs, one.y.map(y))}L${xs[xs.length - 1]},${y(0)}L${xs[0]},${y(0)}Z`;
-      make(svg, "path", { class: `band ${one.colour}`, d: area });
-    }
-    make(svg, "path", { class: `line ${one.colour}`, d: path(xs, one.y.map(y), one.known) });
-    xs.forEach((at, k) => {
-      if (isAlone(xs, one.known, k)) make(svg, "circle", { class: `dot ${one.colour}`, cx: at, cy: y(one.y[k]), r: 3 });
-    });
-  }
+  const ys = one.y.map((value) => (value === null ? null : y(value)));
+  if (one.kind === "line") make(svg, "path", { class: `line ${one.colour}`, d: path(xs, ys) });
+  xs.forEach((at, k) => {
+    if (one.low) make(svg, "line", { class: `whisker ${one.colour}`, x1: at, x2: at, y1: y(one.low[k]), y2: y(one.high[k]) });
+    if (one.kind === "dots" || isAlone(ys, k)) make(svg, "circle", { class: `dot ${one.colour}`, cx: at, cy: ys[k], r: 3 });
+  });
 }
 
 function nearest(xs, x, at) {
@@ -187,16 +178,17 @@ function nearest(xs, x, at) {
 }
 
 function linesAt(figure, x, at) {
-  const main = figure.series.find((one) => one.kind === "line");
-  const here = nearest(main.x, x, at);
-  const lines = [placeText(figure.x, main.x[here])];
+  // Each place on the axis has what was read there: of the line, of labels, or of both.
+  const places = [...new Set(figure.series.flatMap((one) => one.x))];
+  const here = places[nearest(places, x, at)];
+  const lines = [placeText(figure.x, here)];
   for (const one of figure.series) {
-    const k = nearest(one.x, x, x(main.x[here]));
-    const between = one.low ? `${numberText(one.low[k], figure.y.percent)} to ${numberText(one.high[k], figure.y.percent)}` : "";
-    const value = one.known && !one.known[k] ? "not known" : one.y ? numberText(one.y[k], figure.y.percent) + (between && ` (${between})`) : between;
-    lines.push(`${one.name}: ${value}`);
+    const k = one.x.indexOf(here);
+    if (k < 0 || one.y[k] === null) continue;
+    const between = one.low ? ` (${numberText(one.low[k], figure.y.percent)} to ${numberText(one.high[k], figure.y.percent)})` : "";
+    lines.push(`${one.name}: ${numberText(one.y[k], figure.y.percent)}${between}`);
   }
-  return { at: x(main.x[here]), lines };
+  return { at: x(here), lines };
 }
 
 function placeText(axis, value) {
@@ -204,44 +196,55 @@ function placeText(axis, value) {
   return `around round ${Math.round(value).toLocaleString("en")}`;
 }
 
-function drawHeat(place, figure, width) {
-  div(place, "y-title", figure.y.title);
-  const rowHeight = 20;
-  const box = { left: 64, right: width - 10, top: 4, bottom: 4 + rowHeight * figure.rows.length };
-  const svg = canvas(place, width, box.bottom + 44, figure.label);
-  const x = scale(...figure.x.range, box.left, box.right);
-  figure.rows.forEach((name, row) => {
-    const top = box.bottom - (row + 1) * rowHeight;
-    make(svg, "text", { x: box.left - 7, y: top + 14, "text-anchor": "end" }, name);
-    figure.cells[row].forEach((value, k) => {
-      if (value < 0.005) return;
-      const left = x(figure.edges[k]);
-      const cell = { x: left, y: top, width: Math.max(0.5, x(figure.edges[k + 1]) - left + 0.3), height: rowHeight - 1 };
-      make(svg, "rect", { class: "cell", "fill-opacity": value, ...cell });
-    });
+function drawSpread(place, figure, width) {
+  // One column, then and now: a histogram of numbers, or bars of categories.
+  const head = div(place, "spread-head");
+  div(head, "spread-name", figure.name);
+  div(head, "spread-share", numberText(figure.share, true));
+  legend(place, [
+    { kind: "bars", colour: "event", name: "reference" },
+    { kind: "bars", colour: "adapted", name: `last ${count(figure.n[1])} rows` },
+  ]);
+  if (figure.edges) drawHistogram(place, figure, width);
+  else drawBars(place, figure);
+}
+
+function count(number) { return number.toLocaleString("en"); }
+
+function drawHistogram(place, figure, width) {
+  const box = { left: 2, right: width - 2, top: 4, bottom: 84 };
+  const { edges } = figure;
+  const svg = canvas(place, width, 104, `${figure.name}, reference and recent rows`);
+  const x = scale(edges[0], edges[edges.length - 1], box.left, box.right);
+  const y = scale(0, Math.max(1e-9, ...figure.then, ...figure.now), box.bottom, box.top);
+  figure.then.forEach((share, k) => {
+    const left = x(edges[k]);
+    make(svg, "rect", { class: "then", x: left, y: y(share), width: Math.max(1, x(edges[k + 1]) - left - 1), height: box.bottom - y(share) });
   });
-  xAxis(svg, figure.x, box, x);
-  const middles = figure.edges.slice(1).map((edge, k) => (edge + figure.edges[k]) / 2);
-  hover(place, svg, (at) => {
-    const k = nearest(middles, x, at);
-    const rows = figure.rows.map((name, row) => [name, figure.cells[row][k]]).filter((one) => one[1] >= 0.005).reverse();
-    const lines = rows.map(([name, value]) => `the last ${name} rounds: ${numberText(value, true)}`);
-    return { at: x(middles[k]), lines: [placeText(figure.x, middles[k]), ...lines] };
-  }, box);
+  const steps = figure.now.map((share, k) => `${k ? "L" : "M"}${x(edges[k]).toFixed(1)},${y(share).toFixed(1)}L${x(edges[k + 1]).toFixed(1)},${y(share).toFixed(1)}`);
+  make(svg, "path", { class: "line adapted", d: steps.join("") });
+  make(svg, "line", { class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom });
+  const ends = figure.isWhole ? [edges[0] + 0.5, edges[edges.length - 1] - 0.5] : [edges[0], edges[edges.length - 1]];
+  make(svg, "text", { x: box.left, y: box.bottom + 16 }, numberText(ends[0]));
+  make(svg, "text", { x: box.right, y: box.bottom + 16, "text-anchor": "end" }, numberText(ends[1]));
+  const [then, now] = figure.means;
+  if (then !== null && now !== null) div(place, "spread-note", `mean ${numberText(then)} → ${numberText(now)}`);
+  if (Math.max(...figure.missing) > 0) {
+    div(place, "spread-note", `missing ${figure.missing.map((share) => numberText(share, true)).join(" → ")}`);
+  }
 }
 
 function drawBars(place, figure) {
   // Plain elements: the names wrap, and the chart needs no size.
-  if (figure.series.length > 1) legend(place, figure.series);
   const table = div(place, "bars");
-  const most = Math.max(...figure.series.flatMap((one) => one.values));
+  const most = Math.max(1e-9, ...figure.then, ...figure.now);
   figure.names.forEach((name, k) => {
     div(table, "bar-name", name);
     const bars = div(table, "bar-group");
-    for (const one of figure.series) {
+    for (const [colour, value] of [["event", figure.then[k]], ["adapted", figure.now[k]]]) {
       const row = div(bars, "bar-row");
-      div(row, `bar ${one.colour}`).style.width = `${(80 * one.values[k]) / most}%`;
-      div(row, "bar-value", numberText(one.values[k], true));
+      div(row, `bar ${colour}`).style.width = `${(75 * value) / most}%`;
+      div(row, "bar-value", numberText(value, true));
     }
   });
 }
@@ -269,12 +272,12 @@ function hover(place, svg, read, box) {
 
 // --- all charts of a page ---
 
-const kinds = { lines: drawLines, heat: drawHeat, bars: drawBars };
+const kinds = { lines: drawLines, spread: drawSpread };
 
 function drawAll(figures, width) {
   for (const [name, figure] of Object.entries(figures)) {
     const place = document.getElementById("chart-" + name);
     place.replaceChildren();
-    kinds[figure.kind](place, figure, Math.max(240, width || place.clientWidth));
+    kinds[figure.kind](place, figure, Math.max(200, place.clientWidth ? Math.min(place.clientWidth, width || Infinity) : width));
   }
 }

@@ -17,9 +17,9 @@
     body.replaceChildren(
       ...found.slice(0, n).map((row) => {
         const tr = document.createElement("tr");
-        const [key, verdict, tone, error, fixed, drift, effective, since, moving, columns, rounds, adapted, when] = row;
+        const [key, state, tone, value, atFit, drift, effective, since, moving, columns, rounds, adapted, when] = row;
         tr.append(
-          cell(key), cell(verdict, tone), cell(percent(error)), cell(percent(fixed)), cell(percent(drift)),
+          cell(key), cell(state, tone), cell(percent(value)), cell(percent(atFit)), cell(percent(drift)),
           cell(effective === null ? "–" : Math.round(effective).toLocaleString("en")),
           cell(since ? (when ? `${when}, ` : "") + `round ${since.toLocaleString("en")}` + (moving ? ", moving" : "") : "–"),
           cell(columns || "–"), cell(rounds.toLocaleString("en")), cell(adapted ? "adapted" : "fixed"),

@@ -1,6 +1,6 @@
 // Draws the report's charts, again when the width changes, and for print.
 
-const figures = JSON.parse(document.getElementById("figures").textContent);
+const { figures } = JSON.parse(document.getElementById("figures").textContent);
 const printWidth = 640;
 
 let lastWidth = 0;

@@ -45,35 +45,29 @@ function show(next) {
   const before = view;
   view = { ...next, at: performance.now() };
   if (before) speed = 1000 * (view.rounds - before.rounds) / Math.max(1, view.at - before.at);
-  showFacts(next);
-  showVerdict(next.verdict);
-  fill("answers", next.answers.flatMap(answerNodes));
+  byId("shown").hidden = false;
+  setText("facts", `${count(next.rounds, "round")}, ${count(next.rows, "row")}, compared with ` +
+    `${count(next.reference_rows, "labelled reference row")}`);
+  showStatus(next);
   showTiles();
+  showMoved(next.moved);
   showChanges(next.changes, before);
   byId("part-findings").hidden = !next.findings.length;
   fill("findings", next.findings.map((text) => element("li", "", text)));
-  for (const name of ["error", "sample", "moved", "lengths"]) showChart(name, next.charts[name]);
-  draw();
+  setText("chart-note", next.chart_note);
+  showChart(next.chart);
 }
 
-function showFacts({ rounds, rows, reference_rows }) {
-  setText("facts", `${count(rounds, "round")}, ${count(rows, "row")}, compared with ` +
-    `${count(reference_rows, "labelled reference row")}`);
-}
-
-function showVerdict(verdict) {
-  byId("verdict").className = `verdict ${verdict.tone}`;
-  setText("badge", verdict.badge);
-  setText("headline", verdict.headline);
-  document.title = `${verdict.badge}: ${view.name} – accous`;
-  fill("sentences", verdict.sentences.map((text) => element("p", "", text)));
-  fill("advice", verdict.advice.map((text) => element("li", "", text)));
-}
-
-function answerNodes({ question, answer, tone, sentence }) {
-  const term = element("dt", "", `${question} `);
-  term.appendChild(element("b", tone, answer));
-  return [term, element("dd", "", sentence)];
+function showStatus({ state, tone, headline, notes, alarm, reasons, advice }) {
+  byId("status").className = `verdict ${alarm ? "bad" : tone}`;
+  setText("badge", state);
+  setText("headline", headline);
+  setText("alarm", alarm);
+  byId("alarm").hidden = !alarm;
+  setText("advice", advice);
+  document.title = `${state}: ${view.name} – accous`;
+  fill("notes", notes.map((text) => element("p", "", text)));
+  fill("reasons", reasons.map((text) => element("li", "", text)));
 }
 
 let speed = null; // rounds a second, between the last two views
@@ -92,55 +86,47 @@ function showTiles() {
   }));
 }
 
-function showChanges(changes, before) {
-  byId("no-changes").hidden = changes.rows.length > 0;
-  byId("changes").hidden = !changes.rows.length;
-  if (!changes.rows.length) return;
-  const made = table(changes.headings, changes.rows);
-  const nNew = before ? Math.min(changes.all - before.changes.all, changes.rows.length) : 0;
+function showMoved(rows) {
+  byId("part-moved").hidden = !rows.length;
+  fill("moved", [table(["column", "share of the drift", "in the reference", "now"], rows)]);
+}
+
+function showChanges({ headings, rows, all }, before) {
+  byId("no-changes").hidden = rows.length > 0;
+  byId("changes").hidden = !rows.length;
+  if (!rows.length) return;
+  const made = table(headings, rows);
+  const nNew = before ? Math.min(all - before.changes.all, rows.length) : 0;
   for (let k = 0; k < nNew; k++) made.tBodies[0].rows[k].className = "is-new";
   fill("changes", [made]);
-  if (nNew > 0) setText("news", `A change in the inputs was detected in round ${changes.rows[0][0]}.`);
+  if (nNew > 0) setText("news", `A change in the inputs was detected in round ${rows[0][0]}.`);
 }
 
-// --- charts ---
+// --- the chart ---
 
-function showChart(name, chart) {
-  const part = byId(`part-${name}`);
-  part.hidden = !chart;
-  if (!chart) { delete figures[name]; return; }
-  part.querySelector("h2").textContent = chart.title;
-  part.querySelector(".note").textContent = chart.note;
-  figures[name] = chart.figure;
-  const numbers = byId(`numbers-${name}`);
-  if (numbers && numbers.parentNode.open) numbers.replaceChildren(numbersOf(chart.figure));
+function showChart(figure) {
+  byId("part-performance").hidden = !figure;
+  figures = figure ? { performance: figure } : {};
+  if (byId("numbers").parentNode.open) showNumbers();
+  // Whoever reads a value with the pointer is not disturbed.
+  if (!byId("chart-performance").matches(":hover")) drawAll(figures);
 }
 
-function numbersOf(figure) {
+function showNumbers() {
+  const figure = figures.performance;
+  if (!figure) return;
   const place = figure.x.kind === "time" ? "date" : "round";
   const headings = [place, ...figure.series.map((one) => one.name)];
-  const main = figure.series.find((one) => one.kind === "line");
-  const rows = main.x.map((at) => [placeText(figure.x, at).replace("around ", ""), ...figure.series.map((one) => {
+  const places = [...new Set(figure.series.flatMap((one) => one.x))].sort((a, b) => b - a);
+  fill("numbers", [table(headings, places.map((at) => [placeText(figure.x, at).replace("around ", ""), ...figure.series.map((one) => {
     const k = one.x.indexOf(at);
-    if (k < 0) return "–";
+    if (k < 0 || one.y[k] === null) return "–";
     const between = one.low ? `${numberText(one.low[k], figure.y.percent)} to ${numberText(one.high[k], figure.y.percent)}` : "";
-    return one.y ? numberText(one.y[k], figure.y.percent) + (between && ` (${between})`) : between;
-  })]);
-  return table(headings, rows.reverse());
+    return numberText(one.y[k], figure.y.percent) + (between && ` (${between})`);
+  })]))]);
 }
 
-function draw() {
-  for (const [name, figure] of Object.entries(figures)) {
-    // Whoever reads a value with the pointer is not disturbed.
-    if (!byId(`chart-${name}`).matches(":hover")) drawAll({ [name]: figure });
-  }
-}
-
-for (const name of ["error", "sample"]) {
-  byId(`numbers-${name}`).parentNode.addEventListener("toggle", (event) => {
-    if (event.target.open && figures[name]) byId(`numbers-${name}`).replaceChildren(numbersOf(figures[name]));
-  });
-}
+byId("numbers").parentNode.addEventListener("toggle", (event) => { if (event.target.open) showNumbers(); });
 
 let lastWidth = document.documentElement.clientWidth;
 window.addEventListener("resize", () => {

@@ -10,15 +10,11 @@ import polars as pl
 import pytest
 
 import accous
-from accous import Alerts
 from accous.cli import main
 from accous.diagnostics.coverage import NOTHING_FOUND
 from accous.diagnostics.drift import start_seasons
-from accous.diagnostics.trust import VERDICTS
-from accous.report import figures
-from accous.report.words import judge_in_words, report_source
-from accous.service.live import Metrics
-from accous.table.summary import summarize_table_model
+from accous.diagnostics.status import Finding as Code
+from accous.diagnostics.status import Reason
 from tests.budgets import rest_slow
 from tests.cli.tables import fit_model
 
@@ -78,11 +74,11 @@ def all_changed(fitted: Path) -> Any:
 def test_a_change_is_named_and_has_one_event(fitted: Path, all_changed: Any, name: str) -> None:
     column, make, kind, named = CHANGES[name]
     model = all_changed if name in TOGETHER else played(accous.load(fitted), **{column: make})
-    (found,) = (each for each in model.coverage_.columns if each.kind == kind and each.column == column)
+    (found,) = (each for each in model.drift_.coverage.columns if each.kind == kind and each.column == column)
     changed = {CHANGES[each][0] for each in TOGETHER} if name in TOGETHER else {column}
-    assert {each.column for each in model.coverage_.columns} == changed
+    assert {each.column for each in model.drift_.coverage.columns} == changed
     assert named in found.sentence
-    events = [event for event in model.drift_events_ if event.kind == kind and column in event.features]
+    events = [event for event in model.drift_.events if event.kind == kind and column in event.features]
     assert len(events) == 1
 
 
@@ -90,9 +86,9 @@ def test_a_quiet_stream_and_frames_without_the_constant_columns_show_nothing(fit
     model, other = played(accous.load(fitted)), accous.load(fitted)
     for number in range(1, 31):
         other.step(rows(number, 10).drop("c", "country", "note"))
-    assert model.coverage_.columns == other.coverage_.columns == ()
-    assert [event for event in model.drift_events_ if event.kind != "shift"] == []
-    assert model.coverage_.share_outside < 0.15
+    assert model.drift_.coverage.columns == other.drift_.coverage.columns == ()
+    assert [event for event in model.drift_.events if event.kind != "shift"] == []
+    assert model.drift_.coverage.share_outside < 0.15
 
 
 def test_a_saved_model_goes_on_with_the_same_marks(model: Any, fitted: Path, tmp_path: Path) -> None:
@@ -104,9 +100,9 @@ def test_a_saved_model_goes_on_with_the_same_marks(model: Any, fitted: Path, tmp
         if number % 7 == 0:
             accous.save(saved, tmp_path / "other")
             saved = accous.load(tmp_path / "other")
-        assert repr(saved.coverage_) == repr(model.coverage_)  # NaN does not equal NaN
-        assert saved.drift_events_ == model.drift_events_
-    assert {finding.column for finding in model.coverage_.columns} == {"c", "city"}
+        assert repr(saved.drift_.coverage) == repr(model.drift_.coverage)  # NaN does not equal NaN
+        assert saved.drift_.events == model.drift_.events
+    assert {finding.column for finding in model.drift_.coverage.columns} == {"c", "city"}
 
 
 def adapt(model: Any, folder: Path, stream: pl.DataFrame, ending: str = "csv") -> Any:
@@ -123,49 +119,43 @@ def adapt(model: Any, folder: Path, stream: pl.DataFrame, ending: str = "csv") -
 def test_the_command_line_sees_what_steps_see(model: Any, tmp_path: Path, ending: str) -> None:
     found = adapt(model, tmp_path, pl.concat([rows(number, 10, c=[2] * 10) for number in range(1, 61)]), ending)
     by_step = played(model, c=lambda _: [2] * 10)
-    assert [(each.column, each.kind) for each in found.coverage_.columns] == [("c", "new values")]
+    assert [(each.column, each.kind) for each in found.drift_.coverage.columns] == [("c", "new values")]
     assert repr(found.watch.to_plain()) == repr(by_step.watch.to_plain())
-    assert found.drift_events_ == by_step.drift_events_
-    state = summarize_table_model(found.snapshot())["state"]
-    assert state["findings"] == found.coverage_.sentences
-    assert 0.0 <= state["share_outside"] <= 0.2
-    assert 0.0 <= state["drift_strength"] <= 0.2
+    assert found.drift_.events == by_step.drift_.events
+    coverage = found.drift_.coverage
+    assert 0.0 <= coverage.share_outside <= 0.2
+    assert 0.0 <= coverage.drift_strength <= 0.2
+    assert found.status_.reasons[-1] == Reason(Code.FEW_INSIDE, 1.0)
 
 
 def test_nested_values_of_a_column_that_is_only_watched_are_missing(model: Any, tmp_path: Path) -> None:
     found = adapt(model, tmp_path, rows(1, 80).with_columns(c=pl.Series([[1, 2]] * 80)), "jsonl")
-    assert [(each.column, each.kind) for each in found.coverage_.columns] == [("c", "missing")]
+    assert [(each.column, each.kind) for each in found.drift_.coverage.columns] == [("c", "missing")]
 
 
-def test_alerts_the_summary_and_the_log_see_what_the_table_sees(model: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_only_the_table_sees_is_a_reason_and_logged(model: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="accous")
     played(model, country=lambda _: ["FR"] * 10)
     # The classifier does not read the column, which was constant.
-    assert model.trust_.inputs.answer == "no" != model.model.trust_.inputs.answer
-    conditions = ["inputs == 'no'", f"verdict == {model.trust_.verdict!r}", "drift within 60"]
-    assert not Alerts(conditions).check(model.model)
-    found = {alert.alert: alert.value for alert in Alerts(conditions).check(model)}
-    last = model.drift_events_[-1].round
-    assert found == dict(zip(conditions, ("no", model.trust_.verdict, last), strict=True))
-    assert summarize_table_model(model.snapshot())["state"]["last_drift_round"] == last
-    (onset,) = (event.round for event in model.drift_events_ if event.features == ("country",))
+    assert Reason(Code.FEW_INSIDE, 1.0) in model.status_.reasons
+    assert Code.FEW_INSIDE not in {each.code for each in model.model.status_.reasons}
+    (onset,) = (event.round for event in model.drift_.events if event.features == ("country",))
     (message,) = (record.getMessage() for record in caplog.records if record.levelname == "INFO")
     assert message.startswith(f"Round {onset}: ")
 
 
-def test_a_seasonal_change_raises_no_alert(model: Any) -> None:
+def test_a_seasonal_change_is_no_event(model: Any) -> None:
     played(model, age=lambda _: [85.0] * 10)
     rounds = tuple(event.round for event in model.model.drift_events_)
     model.watch = replace(model.watch, columns=NOTHING_FOUND)
-    assert [alert.value for alert in Alerts("drift within 60").check(model)] == [rounds[-1]]
+    assert model.drift_.events[-1].round == rounds[-1]
     model.seasons = replace(start_seasons(model.model.n_features_in_), seasonal=rounds)
     model.watch = replace(model.watch)  # which begins another snapshot
-    assert {event.kind for event in model.model.drift_events_} == {"shift"}
-    assert Alerts("drift within 60").check(model) == []
-    assert summarize_table_model(model.snapshot())["state"]["last_drift_round"] == 0
+    assert model.drift_.events == ()
+    assert [event.round for event in model.seasonal_events_] == list(rounds)
 
 
-# --- a table's own findings decide in every reading: the answers, the estimate and what labels say --------------
+# --- a table's own findings are reasons ---------------------------------------------------------------------------
 
 
 def orders(n_rows: int, seed: int, category: str | None = None) -> pl.DataFrame:
@@ -203,55 +193,26 @@ def follow(model: Any, category: str, n_rounds: int = 60) -> None:
         model.step(orders(10, 200 + seed, category))
 
 
-def advice_of(model: Any) -> str:
-    return " ".join(judge_in_words(report_source(model.snapshot(), "model")).advice)
+def share_of_new(model: Any) -> float:
+    """The share of rows with new categories that the status names; 0 if it names none."""
+    return max((each.number for each in model.status_.reasons if each.code == Code.NEW_CATEGORIES), default=0.0)
 
 
-def test_a_new_category_in_many_rows_is_not_covered_in_any_reading(numbers: Any) -> None:
-    assert numbers.trust_.inputs.answer == "no"
-    assert "'student'" in numbers.trust_.inputs.sentence
-    assert numbers.model.risk_.is_covered  # the features alone do not show it
-    assert not numbers.risk_.is_covered
-    assert "accous fit" in advice_of(numbers)
-    assert "(accous extend)" not in advice_of(numbers)  # which does not teach categories
-    later = orders(200, 99, "student").with_columns(pl.col("y") + 50.0)
-    found = numbers.observe(later).measured_
-    assert (found.is_covered, found.concept_changed) == (False, "not known")
-    assert np.isnan(found.estimated)
-
-
-def test_categories_that_have_joined_are_not_new_and_others_are(numbers: Any, tmp_path: Path) -> None:
-    numbers.extend(orders(100, 100, "student"))
-    # What joined is still counted as unknown to the model.
-    assert int(numbers.prepare(orders(10, 0, "student")).n_unknown.sum()) == 10
-    assert numbers.coverage_.columns == ()
-    follow(numbers, "student")
-    assert numbers.coverage_.columns == ()
-    accous.save(numbers, tmp_path / "model")
-    model = accous.load(tmp_path / "model")
-    assert model.encoder.joined_categories == {"plan": ("student",)}
-    follow(model, "martian")
-    assert model.trust_.inputs.answer == "no"
-    (found,) = model.coverage_.columns
-    assert (found.column, found.kind) == ("plan", "categories")
-    assert "'martian'" in found.sentence
-    assert not model.risk_.is_covered
-
-
-def test_of_several_new_categories_the_rows_so_far_stay_new(numbers: Any) -> None:
-    follow(numbers, "martian", 20)
-    numbers.extend(orders(100, 100, "student"))
-    assert [each.kind for each in numbers.coverage_.columns] == ["categories"]
+def test_a_new_category_in_many_rows_is_a_reason(numbers: Any) -> None:
+    (found,) = numbers.drift_.coverage.columns
+    assert "'student'" in found.sentence
+    assert share_of_new(numbers) == found.share == pytest.approx(0.5, abs=0.1)
+    assert share_of_new(numbers.model) == 0.0  # the features alone do not show it
+    reasons = numbers.snapshot().to_json()["reasons"]
+    assert reasons[-1]["code"] == "new_categories"
+    assert reasons[-1]["number"] == found.share
 
 
 def test_many_categories_that_occur_once_do_not_hide_a_new_one(tmp_path: Path) -> None:
     number = pl.int_range(pl.len())
     model = fit_orders(tmp_path, plan=pl.when(number < 30).then(pl.format("u{}", number)).otherwise("plan"))
     follow(model, "martian", 40)
-    assert model.trust_.inputs.answer == "no"
-    # Also in the history, of which the classifier knows nothing.
-    assert model.trust_.verdict == "no overlap" != model.model.trust_.verdict
-    assert np.nanmax(model.history.column("verdict")) == VERDICTS.index("no overlap")
+    assert share_of_new(model) == 1.0
 
 
 def test_columns_to_drop_and_columns_to_fit_again_are_named(tmp_path: Path) -> None:
@@ -259,34 +220,8 @@ def test_columns_to_drop_and_columns_to_fit_again_are_named(tmp_path: Path) -> N
     model = fit_orders(tmp_path, Month=months, fee=pl.lit(1.0))
     same = orders(200, 1).drop("y").with_columns(Month=pl.lit("Feb"), fee=pl.lit(1.0))
     model.step(same)
-    assert "'fee'" not in advice_of(model)
     model.step(same.with_columns(Month=pl.lit("Dec"), fee=pl.lit(2.5)))
-    month, fee = sorted(model.coverage_.columns, key=lambda found: found.column)
+    month, fee = sorted(model.drift_.coverage.columns, key=lambda found: found.column)
     assert (month.column, fee.column) == ("Month", "fee")
     assert "'Dec'" in month.sentence
     assert "--drop Month" in month.sentence
-    assert "'fee'" in advice_of(model)
-
-
-def test_metrics_leave_out_what_labels_measured_of_an_earlier_model(numbers: Any) -> None:
-    def shown() -> str:
-        metrics = Metrics()
-        metrics.take_state(summarize_table_model(numbers.snapshot())["state"], 0)
-        lines = metrics.exposition().decode().splitlines()
-        return next(line for line in lines if 'measured_error{bound="value"}' in line).rpartition(" ")[2]
-
-    numbers.observe(orders(200, 99))
-    assert float(shown()) == pytest.approx(numbers.measured_.error)
-    numbers.extend(orders(100, 100))
-    assert shown() == "NaN"
-
-
-def test_the_chart_has_no_line_of_numbers_where_the_reference_has_no_rows(
-    numbers: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(figures, "is_telling", lambda *_: True)  # however narrow the interval is
-    subject = report_source(numbers.snapshot(), "model")
-    is_out = subject.history.column("verdict") == VERDICTS.index("no overlap")
-    line = next(one for one in figures.error_figure(subject)["series"] if one["kind"] == "line")
-    assert is_out.sum() > 5
-    assert line["known"].count(False) >= is_out.sum()

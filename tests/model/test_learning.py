@@ -1,0 +1,230 @@
+"""A model that learns from labels: what it keeps, how it fades, how both experts predict together, and `ask`."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import accous
+from accous import AdaptiveClassifier, AdaptiveRegressor, OnlineDensityRatio
+from accous.exceptions import DataError, ParameterError
+from accous.model.learning import MOST_LABELS, fading_weights, is_drawn
+
+
+def make_rows(n_rows, seed, sign=1.0, n_columns=4):
+    """Rows whose class is the sign of a sum, or its opposite."""
+    X = np.random.default_rng(seed).normal(size=(n_rows, n_columns))
+    return X, (sign * (X[:, 0] + X[:, 1]) > 0.0).astype(int)
+
+
+def make_model(estimator=None, n_reference=300, **parameters):
+    X, y = make_rows(n_reference, 0)
+    return AdaptiveClassifier(estimator, random_state=0, **parameters).fit(X, y, order=False)
+
+
+def play(model, n_windows=6, n_labels=100, sign=-1.0):
+    """Windows of a thousand rows with another relation of label and inputs, and some labels of each."""
+    for window in range(n_windows):
+        X, y = make_rows(1_000, 10 + window, sign)
+        model.adapt(X)
+        chosen, probability = model.ask(X, n_labels)
+        model.observe(X[chosen], y[chosen], probability=probability)
+    return model
+
+
+@pytest.mark.parametrize("estimator", [None, "auto", RandomForestClassifier(20, random_state=0), RidgeClassifier()])
+def test_a_model_recovers_where_the_label_has_turned_round(estimator):
+    model = make_model(estimator, 600)
+    X, y = make_rows(1_000, 99, -1.0)
+    assert np.mean(model.predict(X) != y) > 0.9
+    assert np.mean(play(model).predict(X) != y) < 0.15
+    assert np.mean(model.predict_fixed(X) != y) > 0.9
+    last = model.learned_[-1]
+    assert (last.round, last.row, last.n_new) == (6, 6_000, 100)
+    assert last.error < 0.3
+    assert last.error_fixed > 0.9
+    assert last.weight == 0.99
+
+
+def test_numbers_are_learned_too():
+    X, _ = make_rows(600, 0)
+    model = AdaptiveRegressor("auto", random_state=0).fit(X, X[:, 0] + X[:, 1] ** 2, order=False)
+    for window in range(6):
+        Z, _ = make_rows(1_000, 10 + window)
+        model.adapt(Z).observe(Z[:100], Z[:100, 1] ** 2 - Z[:100, 0])
+    Z, _ = make_rows(1_000, 99)
+    truths = Z[:, 1] ** 2 - Z[:, 0]
+    assert np.abs(model.predict(Z) - truths).mean() < 0.5 * np.abs(model.predict_fixed(Z) - truths).mean()
+    assert model.predict_interval(Z[:5]).shape == (5, 2)
+
+
+def test_labels_that_tell_nothing_new_change_little():
+    model = play(make_model(n_reference=1_000), sign=1.0)
+    X, y = make_rows(2_000, 99)
+    assert abs(np.mean(model.predict(X) != y) - np.mean(model.predict_fixed(X) != y)) < 0.01
+
+
+def test_without_learning_labels_only_measure():
+    model, twin = make_model(), make_model()
+    X, y = make_rows(400, 1, -1.0)
+    model.observe(X, y, learn=False)
+    assert model.learned_ == ()
+    assert np.array_equal(model.predict_proba(X), twin.predict_proba(X))
+
+
+def test_few_labels_are_kept_until_there_are_enough():
+    model = make_model()
+    X, y = make_rows(60, 1, -1.0)
+    for row in range(24):
+        model.observe(X[row : row + 1], y[row : row + 1])
+    assert (model.learned_, len(model.state_.learning.kept)) == ((), 24)
+    model.observe(X[24:25], y[24:25])
+    assert [event.n_labels for event in model.learned_] == [25]
+
+
+def test_a_pipeline_with_a_feature_map_learns_new_categories():
+    rng = np.random.default_rng(0)
+
+    def make_frame(values, n_rows):
+        return pd.DataFrame({"kind": rng.choice(values, n_rows), "x": rng.normal(size=n_rows)})
+
+    encoder = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["kind"]), remainder="passthrough")
+    reference = make_frame(["a", "b"], 400)
+    ratio = OnlineDensityRatio(feature_map=encoder)
+    model = AdaptiveClassifier(make_pipeline(encoder, LogisticRegression()), ratio)
+    model.fit(reference, reference.kind == "a", order=False)
+    later = make_frame(["b", "c"], 400)
+    model.observe(later[:200], later.kind[:200] == "c")
+    assert np.mean(model.predict(later[200:]) != (later.kind[200:] == "c")) < 0.05
+
+
+def test_a_new_class_becomes_a_class():
+    model = make_model("auto", 600)
+    X, y = make_rows(300, 1)
+    X[:150, 3] += 10.0
+    y[:150] = 7
+    model.adapt(X).observe(X, y)
+    assert model.classes_.tolist() == [0, 1, 7]
+    assert model.predict_proba(X).shape == (300, 3)
+    assert np.mean(model.predict(X[:150]) == 7) > 0.9
+    assert model.predict_set(X[:5]).shape == (5, 3)
+    model.adapt(X).observe(X, y)
+    assert model.performance().value < 0.5
+    with pytest.raises(DataError, match="pass numbers"):
+        model.observe(X, y.astype(str))
+
+
+def test_labels_of_another_type_are_errors_and_no_classes():
+    model = make_model()
+    X, _ = make_rows(50, 1)
+    assert model.observe(X, np.full(50, "other")).classes_.tolist() == [0, 1]
+    assert model.state_.learning is None
+
+
+@pytest.mark.parametrize("estimator", [None, "auto", RandomForestClassifier(20, random_state=0)])
+def test_a_saved_model_goes_on_bit_by_bit(estimator, tmp_path):
+    model = play(make_model(estimator, 600), n_windows=2)
+    X, y = make_rows(30, 5, -1.0)
+    model.observe(X, y)  # some wait to be learned
+    accous.save(model, tmp_path / "model")
+    own = {} if estimator in (None, "auto") else {"estimator": estimator}
+    others = accous.load(tmp_path / "model", **own), pickle.loads(pickle.dumps(model))
+    for other in others:
+        assert other.learned_ == model.learned_
+    Z, _ = make_rows(500, 77)
+    for each in (model, *others):
+        each.adapt(Z).observe(*make_rows(200, 6, -1.0))
+    for other in others:
+        assert np.array_equal(other.predict_proba(Z), model.predict_proba(Z))
+        assert other.learned_ == model.learned_
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=6), st.randoms(use_true_random=False))
+def test_the_order_in_which_labels_come_does_not_matter_to_the_refit(sizes, random):
+    X, y = make_rows(sum(sizes), 3, -1.0)
+    parts = np.split(np.arange(len(y)), np.cumsum(sizes)[:-1])
+    shuffled = random.sample(parts, len(parts))
+    found = []
+    for order in (parts, shuffled):
+        model = make_model(n_reference=200)
+        for rows in order:
+            model.keep_labels(X[rows], y[rows], position=10 * rows, ids=rows, now=5_000)
+        model.learn_from_kept(5_000)
+        found.append(model.predict_proba(X))
+    assert np.array_equal(*found)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.sets(st.integers(0, 99), min_size=1, max_size=99))
+def test_labels_taken_back_were_never_learned(taken):
+    X, y = make_rows(100, 3, -1.0)
+    rows, back = np.arange(100), np.array(sorted(taken))
+    model, twin = make_model(n_reference=200), make_model(n_reference=200)
+    model.keep_labels(X, y, position=rows, ids=rows, now=100)
+    model.learn_from_kept(100)
+    rest = np.setdiff1d(rows, back)
+    twin.keep_labels(X[rest], y[rest], position=rest, ids=rest, now=100)
+    if model.forget_labels_of(back, 100):
+        model.learn_from_kept(100)
+        twin.learn_from_kept(100)
+    assert np.array_equal(model.predict_proba(X), twin.predict_proba(X))
+
+
+def test_the_oldest_labels_leave():
+    model = make_model(n_reference=100)
+    X, y = make_rows(MOST_LABELS + 500, 3)
+    model.observe(X[:500], y[:500]).adapt(X[:1]).observe(X[500:], y[500:])
+    kept = model.state_.learning.kept
+    assert len(kept) == MOST_LABELS
+    assert np.array_equal(kept.rows, X[500:])
+
+
+def test_weights_fade_with_the_stream():
+    reference, labels = fading_weights(np.array([0, 2_000]), 2_000)
+    assert (reference, labels.tolist()) == (0.5, [2.0 * 0.5**0.25, 2.0])
+    assert fading_weights(np.array([0]), 10**9) == (0.1, 0.0)
+
+
+# --- `ask` ------------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_drawn_with_known_probability():
+    model, (X, _) = make_model(), make_rows(200, 1)
+    chosen, probabilities = model.ask(X, 50)
+    assert (len(np.unique(chosen)), np.unique(probabilities).tolist()) == (50, [0.25])
+    assert np.array_equal(model.ask(X, 50)[0], chosen)
+    assert not np.array_equal(model.adapt(X).ask(X, 50)[0], chosen)
+    assert model.ask(X, 500)[1].tolist() == [1.0] * 200
+    assert model.ask(X[:0], 5)[0].tolist() == []
+    for wrong in (0, -1, 1.5, "all", True):
+        with pytest.raises(ParameterError):
+            model.ask(X, wrong)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=8))
+def test_a_share_of_a_stream_does_not_depend_on_its_batches(sizes):
+    X, _ = make_rows(sum(sizes), 1)
+    whole = make_model(n_reference=50).ask(X, 0.3)[0]
+    model, found, first = make_model(n_reference=50), [], 0
+    for size in sizes:
+        found += (first + model.ask(X[first : first + size], 0.3)[0]).tolist()
+        model.adapt(X[first : first + size])
+        first += size
+    assert found == whole.tolist()
+
+
+def test_shares_are_drawn_independently_of_seed_and_row():
+    rows = np.arange(20_000)
+    drawn = [is_drawn(rows, 0.2, seed) for seed in (0, 1)]
+    assert abs((drawn[0] & drawn[1]).mean() - 0.04) < 0.006
+    assert abs((drawn[0][1:] & drawn[0][:-1]).mean() - 0.04) < 0.006
