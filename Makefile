@@ -88,8 +88,6 @@ bench: $(STAMP) ## measure speed, accuracy on streams with known answers, refits
 	$(VENV)/bin/accous bench run table3 --contenders 'FIX,OLRE,Accous (paper),accous,oracle' --jobs 2
 	$(VENV)/bin/accous bench report results/table3
 	$(RUN) -m benchmarks.refits
-	$(RUN) -m benchmarks.regression
-	$(RUN) -m benchmarks.trust
 	$(RUN) -m benchmarks.figures
 
 bench-peers: $(STAMP) $(PEERS:%=$(PEER_ENVS)/%/.installed) ## compare the one-step ratios and the label-free risk with those of other packages

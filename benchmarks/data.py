@@ -207,6 +207,7 @@ STREAMS = {
     "powersupply": Stream(),
 }
 BLOCKS = "arabic_digits"
+MOST_ROWS = 12_000
 _MIXED_ROWS, _ROWS_IN_TURN = 2_500, 750
 _BLOCK_ROWS = 750
 NUMBER_STREAMS = tuple(name for name, stream in STREAMS.items() if stream.has_numbers)

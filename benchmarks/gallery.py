@@ -1,234 +1,166 @@
 """The cases of the gallery: real streams in order of time, as figures and pictures of ``docs/gallery``.
 
-``python -m benchmarks.gallery`` writes figures and pictures from what is kept in ``benchmarks/results/gallery``;
-``--play`` plays the streams of ``ACCOUS_DATA`` first, a minute of processor time. Each is thinned to 12,000 rows. The
-first 1,000 are the reference, known to be in order of time; the others come in batches of 10, each predicted before it
-is learned from. Four models predict them: the fixed regression, the one that accous uses, the one that always adapts,
-and boosted trees fitted once. Every 500 rows it notes what accous says without labels; the labels say later what was
-true.
+``python -m benchmarks.gallery`` writes the page and the pictures from what is kept; ``--play`` plays the streams of
+``ACCOUS_DATA`` first, some minutes of processor time. Streams are thinned to 12,000 rows. The first 1,000 are the
+reference; the others come in batches of 10, each predicted before it is learned from. Three models predict them: the
+one that was fitted once, accous without labels, and accous with 100 random labels of every 1,000 rows, which it gets
+when the 1,000 rows have passed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import warnings
-from collections import Counter
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
+import polars as pl
 from matplotlib.figure import Figure
-from sklearn.ensemble import HistGradientBoostingClassifier
 
-from accous import AdaptiveClassifier, backtest
+from accous import AdaptiveClassifier
+from accous.table.columns import Choices, ColumnEncoder
+from accous.table.model import make_estimator
 from accous.threads import one_blas_thread
-from benchmarks.data import prepare, read_stream, read_times
-from benchmarks.pages import DOCS, RESULTS, Palette, filled, markdown, new_figure, origin, save_pair, tidy
-from benchmarks.real_streams import MOST_ROWS, follow
+from benchmarks.data import BLOCKS, MOST_ROWS, read_blocks, read_stream, read_times
+from benchmarks.pages import Palette, fill, keep_part, kept, markdown, new_figure, save_pair, tidy
 
-FOLDER = RESULTS / "gallery"
-N_REFERENCE, BATCH_SIZE, BLOCK, N_LATE = 1_000, 10, 500, 1_000
-# What a case is called in the overview, and the title of its picture.
+NAME = "gallery"
+N_REFERENCE, BATCH_SIZE, BLOCK, WINDOW, SHARE = 1_000, 10, 500, 1_000, 0.1
 CASES = {
-    "acs_employment": ("US census, employment", "US census: is a person employed?"),
-    "weather_aus": ("rain in Australia", "Rain in Australia: will it rain tomorrow?"),
-    "birdstrikes": ("bird strikes", "Bird strikes: was the aircraft damaged?"),
-    "occupancy": ("a room's occupancy", "A room: is somebody in it?"),
-    "bank_marketing": ("a bank's calls", "A bank's calls: will the customer say yes?"),
-    "nsl_kdd": ("network traffic", "Network traffic: is it an attack?"),
+    "hotel_bookings": "Hotel bookings: will the guest cancel?",
+    "arabic_digits": "Spoken digits, by women and men in turn",
+    "chicago_taxi_tips": "Taxi trips: will the tip be large?",
+    "noaa_weather": "Fifty years of weather: will it rain?",
 }
-MODELS = {"fixed": "fixed", "used": "accous", "always adapted": "always adapted", "boosted": "boosted trees, fixed"}
-QUESTIONS = ("inputs", "adaptation", "predictions")
+MODELS = {"fixed": "fitted once", "weights": "accous, no labels", "labels": "accous, 100 labels per 1,000 rows"}
 Kept = dict[str, Any]
 
 # --- play -------------------------------------------------------------------------------------------------------
 
 
-def play(name: str) -> Kept:
+def play(name: str, most_rows: int = MOST_ROWS) -> Kept:
     """Play a stream and return what the models did and what accous said about it."""
-    rows, y = read_stream(name, MOST_ROWS)
-    n = N_REFERENCE
+    rows, y = read_blocks(N_REFERENCE) if name == BLOCKS else read_stream(name, most_rows)
+    frame = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(rows)
+    n, encoder = N_REFERENCE, ColumnEncoder.learn(frame[:N_REFERENCE], Choices((), ()))
+    X = np.ascontiguousarray(encoder.encode(frame).X)
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore")
-        X = prepare(rows[:n])(rows)
-        model = AdaptiveClassifier(standardize=False)  # the columns are encoded already
-        replay = backtest(model, rows[:n], y[:n], prepare=prepare)
-        model.fit(X[:n], y[:n], order=replay)
-        predicted, looks = follow(model, X, n, BATCH_SIZE, _look)
-        predicted["always adapted"] = predicted.pop("adapted")
-        predicted["boosted"] = HistGradientBoostingClassifier(random_state=0).fit(X[:n], y[:n]).predict(X)
-        said = {"without_labels": _said(model)}
-        late = slice(max(n, len(y) - N_LATE), len(y))
-        model.observe(X[late], y[late], predicted=predicted["used"][late])
-        assert model.measured_ is not None
-        said["with_late_labels"] = {**_said(model), "measured": model.measured_.sentence}
-    is_wrong = {each: labels != y for each, labels in predicted.items()}
-    for look in looks:
-        block = slice(look["row"] - BLOCK, look["row"])
-        look["errors"] = {each: float(wrong[block].mean()) for each, wrong in is_wrong.items()}
+        models = [_fitted(encoder, X[:n], y[:n]) for _ in range(2)]
+        predicted = {"fixed": models[0].predict_fixed(X)} | {each: np.empty_like(y) for each in ("weights", "labels")}
+        looks = []
+        for start in range(n, len(y), BATCH_SIZE):
+            batch = slice(start, min(start + BATCH_SIZE, len(y)))
+            for each, model in zip(("weights", "labels"), models, strict=True):
+                predicted[each][batch] = model.step(X[batch])
+            if (batch.stop - n) % WINDOW == 0:
+                _give_labels(models[1], X, y, predicted["labels"], batch.stop)
+            if (batch.stop - n) % BLOCK == 0:
+                block = slice(batch.stop - BLOCK, batch.stop)
+                errors = {each: float(np.mean(found[block] != y[block])) for each, found in predicted.items()}
+                said = {each: _said(model) for each, model in zip(("weights", "labels"), models, strict=True)}
+                looks.append({"row": batch.stop, "errors": errors, "said": said})
     return {
-        "stream": name,
         "rows": len(y) - n,
-        "columns": X.shape[1],
-        "guard": model.rules_.guard.name,
-        "backtest": list(replay.sentences),
-        "errors": {each: float(wrong[n:].mean()) for each, wrong in is_wrong.items()},
-        "said": said,
-        "events": [event.round for event in model.drift_events_],
+        "errors": {each: float(np.mean(found[n:] != y[n:])) for each, found in predicted.items()},
         "looks": looks,
-        "times": read_times(name, MOST_ROWS, [look["row"] for look in looks]),
+        "times": None if name == BLOCKS else read_times(name, most_rows, [look["row"] for look in looks]),
     }
 
 
-def _look(model: Any) -> Kept:
-    risk, coverage, trust = model.risk_, model.coverage_, model.trust_
-    return {
-        "estimate": risk.adapted,
-        "low": risk.adapted_low,
-        "high": risk.adapted_high,
-        "effective_rows": float(model.effective_sample_size_),
-        "outside": float(coverage.share_outside),
-        "drift": float(coverage.drift_strength),
-        **{question: getattr(trust, question).answer for question in QUESTIONS},
-    }
+def _fitted(encoder: ColumnEncoder, X: Any, y: Any) -> Any:
+    """Return the model that ``accous fit`` makes of these columns."""
+    estimator = make_estimator("auto", kind="classifier", seed=0, blocks=encoder.blocks)
+    return AdaptiveClassifier(estimator, standardize=False, random_state=0).fit(X, y)
+
+
+def _give_labels(model: Any, X: Any, y: Any, predicted: Any, stop: int) -> None:
+    """Let the model learn from a random tenth of the last thousand rows."""
+    chosen = np.random.default_rng(stop).choice(WINDOW, round(SHARE * WINDOW), replace=False)
+    rows = np.sort(stop - WINDOW + chosen)
+    model.observe(X[rows], y[rows], predicted=predicted[rows], probability=np.full(len(rows), SHARE))
 
 
 def _said(model: Any) -> Kept:
-    answers = {question: getattr(model.trust_, question) for question in QUESTIONS}
-    return {"verdict": model.trust_.verdict, **{name: [each.answer, each.sentence] for name, each in answers.items()}}
+    found, status = model.performance(), model.status_
+    numbers = {each: round(float(getattr(found, each)), 5) for each in ("value", "low", "high")}
+    return numbers | {"basis": found.basis, "state": status.state, "alarm": bool(status.alarm)}
 
 
-def _rounded(found: Any) -> Any:
-    if isinstance(found, dict):
-        return {name: _rounded(value) for name, value in found.items()}
-    if isinstance(found, list):
-        return [_rounded(value) for value in found]
-    if isinstance(found, float):
-        return None if np.isnan(found) else round(found, 5)
-    return found
+# --- write and draw ---------------------------------------------------------------------------------------------
 
 
-def kept_case(name: str) -> Kept:
-    """Return what was kept of a case."""
-    found: Kept = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
-
-
-# --- write ------------------------------------------------------------------------------------------------------
-
-
-def figures(name: str) -> str | None:
-    """Return the figures of a case, or of ``gallery all`` of them."""
-    part, _, case = name.partition(" ")
-    if part != "gallery":
-        return None
-    return _all_cases() if case == "all" else _one_case(kept_case(case))
-
-
-def _errors(kept: Kept) -> list[str]:
-    return [f"{100 * kept['errors'][model]:.1f}" for model in MODELS]
-
-
-def _covered(kept: Kept) -> int:
-    return sum(look["low"] <= look["errors"]["used"] <= look["high"] for look in kept["looks"])
-
-
-def _all_cases() -> str:
+def table() -> str:
+    """Return errors, and how often each state was said and right, of all cases."""
     lines = []
-    for name, (title, _) in CASES.items():
-        kept = kept_case(name)
-        link = f"[{title}]({name.replace('_', '-')}.md)"
-        lines.append((link, *_errors(kept), f"{_covered(kept)} of {len(kept['looks'])}"))
-    return markdown(("stream", *MODELS.values(), "looks in which the interval covered"), lines)
+    for name, title in CASES.items():
+        case = kept(NAME)[name]
+        errors = [f"{100 * case['errors'][each]:.1f}" for each in MODELS]
+        states = [look["said"]["labels"]["state"] for look in case["looks"]]
+        counts = [states.count(each) for each in ("healthy", "degraded", "uncertain")]
+        lines.append((title.partition(":")[0], *errors, *counts))
+    return markdown(("stream", *MODELS.values(), "healthy", "degraded", "uncertain"), lines)
 
 
-def _one_case(kept: Kept) -> str:
-    said, later = kept["said"]["without_labels"], kept["said"]["with_late_labels"]
-    counts = Counter(look["predictions"] for look in kept["looks"])
-    answers = ", ".join(f'"{answer}" {counts[answer]} times' for answer in ("yes", "not known", "no") if counts[answer])
-    parts = [
-        f"Errors in % of {kept['rows']:,} rows:",
-        markdown(tuple(MODELS.values()), [_errors(kept)], n_left=0).strip(),
-        "**Before the stream**, from the replay of the reference:",
-        "> {}\n>\n> {}".format(*kept["backtest"][:2]),
-        f"**At the end of the stream**, without labels (verdict: {said['verdict']}):",
-        "\n".join(f"- {question}: **{said[question][0]}**. {said[question][1]}" for question in QUESTIONS),
-        f"**With the labels of the last 1,000 rows** (verdict: {later['verdict']}):",
-        f"> {later['measured']}",
-        f"The 90 % interval covered the measured error in {_covered(kept)} of {len(kept['looks'])} looks. Whether to "
-        f"believe the estimate, accous answered {answers}.".replace(" 1 times", " once"),
-    ]
-    return "\n\n".join(parts)
-
-
-# --- draw -------------------------------------------------------------------------------------------------------
-
-LINES: dict[str, dict[str, Any]] = {
-    "used": {"linestyle": "-", "linewidth": 3.6},
-    "fixed": {"linestyle": (0, (3, 5)), "linewidth": 1.6},
-    "always adapted": {"linestyle": (0, (1, 1)), "linewidth": 1.5},
-    "boosted": {"linestyle": "-", "linewidth": 1.3},
+STYLES: dict[str, dict[str, Any]] = {
+    "fixed": {"linestyle": (0, (3, 3)), "linewidth": 1.6},
+    "weights": {"linestyle": "-", "linewidth": 1.4},
+    "labels": {"linestyle": "-", "linewidth": 3.0},
 }
+COLOURS = {"fixed": "fixed", "weights": "boosted", "labels": "used"}
 
 
 def draw() -> None:
     """Draw one picture for each case."""
     for name in CASES:
-        save_pair(partial(draw_case, kept_case(name)), f"gallery-{name.replace('_', '-')}")
+        save_pair(partial(draw_case, name), f"gallery-{name.replace('_', '-')}")
 
 
-def draw_case(kept: Kept, palette: Palette) -> Figure:
-    """Draw errors over time above, what was said without labels below."""
-    figure = new_figure(8.0, 5.2)
+def draw_case(name: str, palette: Palette) -> Figure:
+    """Draw the errors over time, and below what accous said with labels."""
+    case = kept(NAME)[name]
+    figure = new_figure(8.0, 5.0)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    looks = kept["looks"]
-    if kept["times"] is None:
-        times: list[Any] = [look["row"] - looks[0]["row"] + BLOCK for look in looks]
-        below.set_xlabel("rows of the stream", loc="right")  # the legend is on the left
-    else:
-        times = [datetime.fromisoformat(text) for text in kept["times"]]
-        below.xaxis_date()
-        below.tick_params(axis="x", labelrotation=0)
-    for name, style in LINES.items():
-        colour = getattr(palette, name.removeprefix("always "))
-        errors = [100 * look["errors"][name] for look in looks]
-        above.plot(times, errors, label=MODELS[name], color=colour, **style)
-    low, high, estimate = ([100 * look[name] for look in looks] for name in ("low", "high", "estimate"))
-    below.fill_between(times, low, high, color=palette.used, alpha=0.25, linewidth=0, label="90 % interval")
-    below.plot(times, estimate, color=palette.used, label="estimated")
-    measured = [100 * look["errors"]["used"] for look in looks]
-    below.plot(times, measured, "o", color=palette.ink, markersize=3.5, label="measured")
-    above.set_title(CASES[kept["stream"]][1])
-    below.set_title("The error of accous: estimated without labels, and measured later", fontsize=9)
-    _finish(above, "errors in 500 rows, %", 4, -0.22)
-    _finish(below, "error, %", 3, -0.42)
+    looks, times = case["looks"], case["times"]
+    places: list[Any] = [look["row"] - N_REFERENCE for look in looks]
+    if times is not None:
+        places = [datetime.fromisoformat(text) for text in times]
+    for each, style in STYLES.items():
+        errors = [100 * look["errors"][each] for look in looks]
+        above.plot(places, errors, label=MODELS[each], color=getattr(palette, COLOURS[each]), **style)
+    said = [look["said"]["labels"] for look in looks]
+    value, low, high = (np.array([100 * one[each] for one in said]) for each in ("value", "low", "high"))
+    below.fill_between(places, low, high, color=palette.used, alpha=0.25, linewidth=0, label="90 % interval")
+    below.plot(places, value, color=palette.used, label="what accous says")
+    truth = [100 * look["errors"]["labels"] for look in looks]
+    below.plot(places, truth, "o", color=palette.ink, markersize=3.5, label="the truth")
+    is_bad = [one["state"] == "degraded" for one in said]
+    if any(is_bad):
+        marked = [place for place, bad in zip(places, is_bad, strict=True) if bad]
+        below.plot(marked, [0.0] * len(marked), "s", color=palette.fixed, markersize=5, label="state: degraded")
+    above.set_title(CASES[name])
+    for axes, label in ((above, "errors in 500 rows, %"), (below, "error with labels, %")):
+        axes.set_ylabel(label)
+        axes.set_ylim(bottom=0)
+        axes.legend(ncols=4, loc="upper left", fontsize=8)
+        axes.set_ylim(top=1.3 * axes.get_ylim()[1])
+        tidy(axes)
+    if times is None:
+        below.set_xlabel("rows of the stream")
     return figure
 
 
-def _finish(axes: Axes, label: str, n_columns: int, height: float) -> None:
-    axes.set_ylabel(label)
-    axes.set_ylim(bottom=0)
-    axes.legend(ncols=n_columns, loc="lower left", bbox_to_anchor=(0.0, height), fontsize=8.5)
-    tidy(axes)
-
-
-# --- main -------------------------------------------------------------------------------------------------------
-
-
 def main() -> None:
-    """Play the cases if wanted, write the pages and draw."""
+    """Play the cases if wanted, write the page and draw."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--play", nargs="*", choices=list(CASES), help="play these cases, or all, before")
     options = parser.parse_args()
     for name in () if options.play is None else options.play or CASES:
-        found = {"measured_with": origin(), **_rounded(play(name))}
-        (FOLDER / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
-        print(f"{name:22} {_errors(found)}  guard {found['guard']}", flush=True)
-    for page in sorted((DOCS / "gallery").glob("*.md")):
-        page.write_text(filled(page.read_text(encoding="utf-8"), figures), encoding="utf-8")
+        keep_part(NAME, name, play(name))
+        print(name, {each: round(100 * error, 1) for each, error in kept(NAME)[name]["errors"].items()}, flush=True)
+    fill("gallery/index.md", {"gallery": table()})
     draw()
 
 

@@ -17,10 +17,10 @@ import numpy as np
 
 from accous import AdaptiveClassifier
 from accous.threads import one_blas_thread
-from benchmarks.data import BLOCKS, STREAMS, prepare, read_blocks, read_stream
+from benchmarks.data import BLOCKS, MOST_ROWS, STREAMS, prepare, read_blocks, read_stream
 from benchmarks.pages import keep
-from benchmarks.real_streams import MOST_ROWS, ROWS_BETWEEN_LOOKS, follow
 
+BATCH_SIZE = 10
 Row = dict[str, Any]
 
 
@@ -28,13 +28,17 @@ def play(stream: str, n_reference: int, most_rows: int = MOST_ROWS, *, is_told: 
     """Play a stream; None if it is too short or starts with one class."""
     rows, y = read_blocks(n_reference) if stream == BLOCKS else read_stream(stream, most_rows)
     n = n_reference
-    if len(y) < n + 2 * ROWS_BETWEEN_LOOKS or len(np.unique(y[:n])) < 2:
+    if len(y) < n + 1_000 or len(np.unique(y[:n])) < 2:
         return None
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore")
         X = prepare(rows[:n])(rows)
         model = AdaptiveClassifier().fit(X[:n], y[:n], order=True if is_told else "auto")
-        predicted, _ = follow(model, X, n, 10, lambda _: {})
+        predicted = {each: model.predict_fixed(X) for each in ("fixed", "used", "adapted")}
+        for start in range(n, len(X), BATCH_SIZE):
+            batch = slice(start, start + BATCH_SIZE)
+            predicted["adapted"][batch] = model.state_.estimator.predict(X[batch])
+            predicted["used"][batch] = model.step(X[batch])
     errors = {name: 100.0 * float(np.mean(each[n:] != y[n:])) for name, each in predicted.items()}
     return {
         "stream": stream,

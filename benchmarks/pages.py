@@ -96,10 +96,7 @@ def fill(page: str, tables: Mapping[str, str]) -> None:
 # The page that shows each file, where it is not the page of results.
 SHOWN_ON = {
     **dict.fromkeys(("large_references", "speed", "startup"), "performance.md"),
-    **dict.fromkeys(("peers", "peers_risks"), "peers.md"),
-    **dict.fromkeys(
-        ("measured_error", "prediction_sets", "real_numbers", "regression", "trust", "trust_cost"), "trust.md"
-    ),
+    **dict.fromkeys(("peers",), "peers.md"),
     **dict.fromkeys(("limit", "pool"), "pool.md"),
     "cli_throughput": "cli.md",
     "dann_steps": "benchmark.md",
@@ -112,7 +109,7 @@ SHOWN_ON = {
 def dates() -> str:
     """Return the table of all kept results with their pages and dates."""
     lines = []
-    for path in sorted(path for path in RESULTS.iterdir() if path.suffix == ".json" or path.name == "gallery"):
+    for path in sorted(path for path in RESULTS.iterdir() if path.suffix == ".json"):
         page = SHOWN_ON.get(path.stem, "results.md")
         title = page.removesuffix(".md").removesuffix("/index")
         lines.append((f"`{path.name}`", f"[{title}](../{page})", *known_origin(path)))
@@ -121,7 +118,7 @@ def dates() -> str:
 
 def known_origin(path: Path) -> tuple[str, str]:
     """Return the date and the version of accous that a file of results names."""
-    found = json.loads((path if path.is_file() else sorted(path.glob("*.json"))[0]).read_text(encoding="utf-8"))
+    found = json.loads(path.read_text(encoding="utf-8"))
     if "provenance" in found:  # of `accous bench`: many runs, perhaps of several days
         runs = found["provenance"]
         days = sorted({runs["first"][:10], runs["last"][:10]})

@@ -23,16 +23,13 @@ from benchmarks import (
     keyed,
     pages,
     pool,
-    real_streams,
     refits,
-    regression,
     service,
     speed,
     startup,
-    trust,
 )
 from benchmarks.peers import __main__ as peers
-from benchmarks.peers import contests, risks, serving
+from benchmarks.peers import contests, serving
 from tests.classifiers import drifting_batches, labelled_rows, play
 
 has_streams = (Path(os.environ.get("ACCOUS_DATA", "")) / "streams" / "bike_sharing_hour.csv.gz").is_file()
@@ -42,8 +39,7 @@ needs_streams = pytest.mark.skipif(
 )
 
 SCRIPTS = (
-    cli_throughput, defaults, figures, gallery, harm, keyed, peers, pool, real_streams, refits, regression, service,
-    speed, startup, trust,
+    cli_throughput, defaults, figures, gallery, harm, keyed, peers, pool, refits, service, speed, startup,
 )  # fmt: skip
 
 
@@ -85,14 +81,14 @@ def test_a_run_replaces_only_a_run_of_the_same(results):
 
 def tables_of(name):
     """The table of a mark, from what is kept now."""
-    if name.startswith(("gallery ", "pool ")):
-        return (gallery.figures if name.startswith("gallery") else pool.table_of)(name)
+    if name.startswith("pool "):
+        return pool.table_of(name)
     if name == "speed":
         return speed.speed_table(rows=pages.kept("speed")["rounds"], ages=pages.kept("speed")["ages"])
     if name == "bench-peers":
         rows = [row for row in pages.kept("peers") if "aim" in row]
         return peers.speed_table(rows) + "\n" + peers.agreement_table(rows)
-    return {"dates": pages.dates, "bench-peers risks": lambda: peers.risk_table(pages.kept("peers_risks"))}[name]()
+    return {"dates": pages.dates, "gallery": gallery.table}[name]()
 
 
 SWEEPS = {"sweep defaults", "sweep losses"}  # their rows are not kept
@@ -152,30 +148,13 @@ def test_harm_is_the_error_above_that_of_the_fixed_model():
 
 
 @needs_streams
-@pytest.mark.parametrize("has_numbers", [False, True])
-def test_a_real_stream_is_predicted_first_and_scored(has_numbers, capsys):
-    run = real_streams.Run("bike_sharing_hour", 300, has_numbers=has_numbers)
-    found = real_streams.play(run, 1400)
-    assert [look["row"] for look in found["looks"]] == [800, 1300]
-    assert set(found["errors"]) == {"fixed", "used", "adapted", "boosted"}
-    assert (found["intervals_cover"] is not None) is has_numbers
-    real_streams.print_scores([found])
-    assert "all: 1 runs, 2 looks" in capsys.readouterr().out
-    assert real_streams.play(run, 1000) is None
-
-
-def test_coverage_is_the_share_of_looks_whose_interval_holds_the_error():
-    looks = [{"low": 0.1, "used": used, "high": 0.3} for used in (0.05, 0.1, 0.2, 0.3)]
-    assert real_streams.coverage(looks, "low", "high") == (0.75, pytest.approx(0.1))
-
-
-@needs_streams
-def test_a_case_of_the_gallery_is_played(monkeypatch):
-    monkeypatch.setattr(gallery, "MOST_ROWS", 2000)
-    kept = gallery.play("birdstrikes")
-    assert set(kept["errors"]) == set(gallery.MODELS)
-    assert len(kept["looks"]) * 500 == kept["rows"] == 1000
-    assert set(kept) == set(gallery.kept_case("birdstrikes")) - {"measured_with"}
+def test_a_case_of_the_gallery_is_played():
+    case = gallery.play("noaa_weather", 2000)
+    assert set(case["errors"]) == set(gallery.MODELS)
+    assert [look["row"] for look in case["looks"]] == [1500, 2000]
+    assert case["looks"][-1]["said"]["labels"]["basis"] == "labels"
+    assert case["looks"][-1]["said"]["weights"]["basis"] == "expected"
+    assert set(case) == set(pages.kept("gallery")["noaa_weather"])
 
 
 # --- defaults -----------------------------------------------------------------------------------------------------
@@ -256,37 +235,6 @@ def test_refits_always_and_less_often():
     assert share_of_always == 1.0
     assert 0.0 < share_of_auto < 0.8
     assert auto == pytest.approx(always, abs=0.02)
-
-
-def test_the_regressor_is_measured_between_fixed_and_oracle():
-    gap = regression.measure_gap("Squ", 0, n_rounds=80)
-    assert gap["oracle"] < gap["fixed"]
-    assert gap["closed"] == pytest.approx((gap["fixed"] - gap["adapted"]) / (gap["fixed"] - gap["oracle"]))
-    assert 0.5 < regression.measure_intervals("Squ", 0, n_rounds=20)["covered"] <= 1.0
-
-
-# --- the model about itself ---------------------------------------------------------------------------------------
-
-
-def test_harm_is_measured_without_and_with_the_safeguards():
-    case = trust.HarmCase("gauss", "Squ", n_reference=200, batch_size=2, n_rounds=60)
-    found = [trust.measure_excess(case, seed) for seed in range(2)]
-    row = trust.harm_row(case, found)
-    assert found[0].keys() == {"always", "auto"}
-    assert row["always"] == pytest.approx(np.mean([one["always"] for one in found]))
-    assert row["n_splits"] == 2
-
-
-def test_diagnostics_are_compared_with_the_truth():
-    setting = trust.Setting("Squ", n_reference=200, batch_size=2, n_rounds=110)
-    row = trust.insight_row(setting, [trust.measure_insights(setting, 0)])
-    assert 0.0 <= row["adapted_covered"] <= 1.0
-    assert 0.5 < row["set_covered"] <= 1.0
-    assert row["n_references"] == 1
-
-
-def test_a_large_jump_is_found_after_it_happened():
-    assert any(300 < alarm <= 400 for alarm in trust.measure_alarms("accous", "0.9 to 0.1", 4, 0))
 
 
 # --- the pool -----------------------------------------------------------------------------------------------------
@@ -478,23 +426,3 @@ FAST = {"times_faster": 60.0, "times_less_work": 60.0, "worst_relative_excess": 
 def test_the_verdict_asks_for_speed_and_for_a_solution_no_worse(changed, expected):
     assert contests.verdict(50.0, FAST | changed) == expected
     assert not contests.verdict(None, FAST | changed)
-
-
-class Pessimist:
-    """A peer that takes every second row for wrong, in a second."""
-
-    def ask(self, request, **arrays):
-        assert arrays["reference_probabilities"].shape == arrays["reference_labels"].shape == (1000,)
-        n_chunks, n_rows = arrays["chunk_probabilities"].shape
-        assert n_rows == 100
-        seconds = {"seconds": np.ones(n_chunks), "seconds_together": np.array(3.0)}
-        return {"errors": np.full(n_chunks, 0.5), **seconds}, "1.0"
-
-
-def test_risks_are_compared_with_the_true_error_of_the_same_looks():
-    row = risks.measure_risks(Pessimist(), "none", n_references=1)
-    true = risks.look_at_stream("none", seed=0)[0]["true_fixed"]
-    assert row["theirs_bias"] == pytest.approx(100.0 * (0.5 - true.mean()))
-    assert row["ours_error"] < 10.0 < row["theirs_error"]
-    assert (row["their_milliseconds"], row["their_milliseconds_together"]) == (1000.0, 500.0)
-    assert "| standing still |" in peers.risk_table([row])

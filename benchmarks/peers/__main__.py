@@ -1,4 +1,4 @@
-"""Compare the one-step ratios with ADAPT, densratio and skada, and risks with NannyML: ``make bench-peers``.
+"""Compare the one-step ratios with ADAPT, densratio and skada: ``make bench-peers``.
 
 Every peer runs in its own environment and process. Ours and the peers take turns, all on one thread. The tables go to
 docs/peers.md. ``--freeze`` only stores the peers' answers to small problems, so that the tests need no peer.
@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.data import SHIFTS
 from benchmarks.pages import ROOT, fill, keep, markdown
 from benchmarks.peers.contests import CONTESTS, gaussian_problem, run_contest
 from benchmarks.peers.processes import Peer
-from benchmarks.peers.risks import measure_risks
 from benchmarks.peers.serving import Settings
 
 Row = dict[str, Any]
@@ -111,39 +109,12 @@ def agreement_table(rows: list[Row]) -> str:
     return table("The same problem, solved twice (smaller objectives are better)", columns, rows)
 
 
-def risk_table(rows: list[Row]) -> str:
-    """Return errors in points and times in milliseconds, one line per shift."""
-    title = "Error without labels beside NannyML {peer_version}, {n_references} references a shift".format(**rows[0])
-    columns = {
-        "shift": "{told}",
-        "fixed model: accous": "{ours_error:.1f}",
-        "NannyML": "{theirs_error:.1f}",
-        "bias: accous": "{ours_bias:+.1f}",
-        "NannyML ": "{theirs_bias:+.1f}",
-        "adapted model: accous": "{ours_adapted_error:.1f}",
-        "ms: accous": "{our_milliseconds:.2f}",
-        "NannyML, one chunk": "{their_milliseconds:.1f}",
-        "NannyML, six at once": "{their_milliseconds_together:.1f}",
-    }
-    told = {"none": "standing still"}
-    return table(title, columns, [row | {"told": told.get(row["shift"], row["shift"])} for row in rows])
-
-
 def milliseconds(seconds: float) -> str:
     """Return milliseconds with three significant digits."""
     return f"{1e3 * seconds:.3g}" if seconds < 1.0 else f"{1e3 * seconds:.0f}"
 
 
 # --- main ---------------------------------------------------------------------------------------------------------
-
-
-def compare_risks(n_references: int) -> None:
-    """Measure the error and the time of estimates of the current error."""
-    with threadpool_limits(1), Peer("nannyml") as peer:
-        rows = [measure_risks(peer, shift, n_references) for shift in SHIFTS]
-    print(risk_table(rows))
-    keep("peers_risks", rows)
-    fill("peers.md", {"bench-peers risks": risk_table(rows)})
 
 
 def compare_ratios(peers: dict[str, Peer]) -> None:
@@ -161,15 +132,10 @@ def main() -> None:
     """Measure, print and keep, or only store the peers' answers for the tests."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--freeze", action="store_true", help="only store the peers' answers to small problems")
-    parser.add_argument("--risks", action="store_true", help="only compare the error without labels with NannyML")
-    parser.add_argument("--references", type=int, default=20, help="references per shift for --risks (default 20)")
     options = parser.parse_args()
-    if not options.freeze:
-        compare_risks(options.references)
-    if not options.risks:
-        with ExitStack() as stack:
-            peers = {name: stack.enter_context(Peer(name)) for name in RATIO_PEERS}
-            (freeze if options.freeze else compare_ratios)(peers)
+    with ExitStack() as stack:
+        peers = {name: stack.enter_context(Peer(name)) for name in RATIO_PEERS}
+        (freeze if options.freeze else compare_ratios)(peers)
 
 
 if __name__ == "__main__":

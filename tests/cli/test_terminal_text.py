@@ -66,7 +66,7 @@ def test_no_command_prints_what_a_terminal_obeys(folder, capfd):
     assert "y\\naccous: all is well\\r" in printed[0]
     assert MARKUP in printed[0]
     assert "\\u202eoffer\\u2066" in printed[0]
-    assert printed[3].count(MARKUP) >= 2  # the title and the heading of the segments
+    assert MARKUP in printed[3]
     assert "new\\x1b[5m" in printed[5]
 
 
