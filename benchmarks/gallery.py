@@ -50,7 +50,7 @@ def play(name: str, most_rows: int = MOST_ROWS) -> Kept:
         warnings.simplefilter("ignore")
         models = [_fitted(encoder, X[:n], y[:n]) for _ in range(2)]
         predicted = {"fixed": models[0].predict_fixed(X)} | {each: np.empty_like(y) for each in ("weights", "labels")}
-        looks: list[dict[str, Any]] = []
+        looks: list[Kept] = []
         for start in range(n, len(y), BATCH_SIZE):
             batch = slice(start, min(start + BATCH_SIZE, len(y)))
             for each, model in zip(("weights", "labels"), models, strict=True):
