@@ -117,7 +117,6 @@ def shown_state(model, probe):
         "scores": model_scores(model, probe).tobytes(),
         "predict": model.predict(probe).tolist(),
         "effective_sample_size_": model.effective_sample_size_,
-        "risk_estimate_": repr(model.risk_estimate_),
         "classes_": model.classes_.tolist(),
     }
 

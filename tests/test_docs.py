@@ -260,14 +260,3 @@ def test_the_map_of_the_paper_names_what_is_in_each_file_and_every_departure():
     assert [name for name in named if not is_importable(name)] == []
     departing = [file for file in PACKAGES[0].rglob("*.py") if "# Departs from the paper:" in text_of(file)]
     assert [file for file in departing if file.relative_to(PACKAGES[0]).as_posix() not in listed] == []
-
-
-def test_the_backtest_says_of_intervals_for_sampling_alone_what_was_measured():
-    def section(title: str) -> str:
-        return text_of(DOCS / "trust.md").partition(f" {title}\n")[2].partition("\n#")[0]
-
-    lines = section("Coverage of the interval for sampling alone").splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("| shift |"))
-    covered = [float(line.split("|")[3].split()[0]) for line in lines[start + 2 : lines.index("", start)]]
-    assert len(covered) >= 8
-    assert f"in {min(covered):.0f} to {max(covered):.0f} % of the cases" in " ".join(section("Backtest").split())

@@ -103,17 +103,17 @@ def test_concurrent_steps_of_a_table_model_are_all_played_and_recorded() -> None
 @pytest.mark.usefixtures("_eager_thread_switches")
 def test_labels_and_failed_calls_among_rounds_lose_none() -> None:
     model = fitted_classifier()
-    labels, estimates = np.zeros(2), np.full((2, 3), 0.5)
+    labels = np.zeros(2)
 
     def learn_fail_and_observe(batch: Any) -> None:
         model.adapt(batch)
         with pytest.raises(accous.AccousError):
             model.adapt(np.full((1, 3), np.nan))
-        model.observe(batch, labels, predicted=labels, predicted_fixed=labels, estimated=estimates)
+        model.observe(batch, labels, predicted=labels, probability=1.0, learn=False)
 
     call_from_threads(learn_fail_and_observe)
     assert model.n_rounds_ == N_THREADS * N_CALLS
-    assert model.measured_.n_labelled == BATCHES[..., 0].size
+    assert len(model.state_.labelled) == BATCHES[..., 0].size
 
 
 # --- readers --------------------------------------------------------------------------------------------------
@@ -122,7 +122,10 @@ def test_labels_and_failed_calls_among_rounds_lose_none() -> None:
 def readers() -> dict[str, tuple[Any, Callable[[Any], object]]]:
     frame = as_frame(REFERENCE[:2])
     return {
-        "classifier": (fitted_classifier(), lambda model: (model.predict(REFERENCE), model.trust_, model.risk_)),
+        "classifier": (
+            fitted_classifier(),
+            lambda model: (model.predict(REFERENCE), model.status_, model.performance()),
+        ),
         "ratio": (OnlineDensityRatio().fit(REFERENCE), lambda model: model.predict_ratio(REFERENCE)),
         "table": (table_model(), lambda model: model.predict(frame)),
     }

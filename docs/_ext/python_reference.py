@@ -37,13 +37,11 @@ def _escape(_app: Sphinx, _what: str, _name: str, _thing: Any, _options: Any, li
 
 # What the other packages of accous call, and nobody else.
 _INNER = {
-    "add_judged_rows",
     "backwards_in_words",
     "can_learn",
     "current",
-    "is_before_joining",
     "lock",
-    "note_risk",
+    "note",
     "restore_task",
     "state_from_plain",
     "state_to_plain",

@@ -275,7 +275,7 @@ RATIO_NUMBERS = [
 ]
 CLASSIFIER_NUMBERS = [
     *("reference_weight_", "n_rounds_", "n_refits_", "effective_sample_size_", "base_weight_", "labels_", "targets_"),
-    *("n_features_in_", "drift_attribution_", "history_in_use_"),
+    "n_features_in_",
 ]
 
 
@@ -312,7 +312,7 @@ def history(case, model):
 
 def insights_of(case, model):
     """What the model tells of itself, digit for digit."""
-    names = ("risk_estimate_", "risk_", "trust_", "drift_events_", "coverage_", "regimes_")
+    names = ("status_", "drift_", "regimes_")
     told = {name: repr(getattr(model, name)) for name in names}
     told["recent rows"] = repr(model.state_.recent.to_plain())
     predict = model.predict_set if hasattr(model, "predict_set") else model.predict_interval

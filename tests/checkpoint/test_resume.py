@@ -179,7 +179,7 @@ def model_numbers(model):
     parts |= {"weights": model.reference_weight_, "fitted": model.state_.fitted_weights}
     parts |= {"answers": model.predict_proba(reference()[0]), "strength": check.strength}
     parts |= {"veto": (check.veto.n_rounds, check.veto.excess), "guard": model.rules_.guard.name}
-    for name in ("risk_", "trust_", "measured_", "coverage_", "drift_events_", "regimes_", "backtest_"):
+    for name in ("status_", "drift_", "regimes_", "backtest_"):
         parts[name] = repr(getattr(model, name))
     return {name: np.asarray(value) for name, value in parts.items()}
 
@@ -244,7 +244,7 @@ def test_a_pool_goes_on(model, n_rounds, n_slots, tmp_path):
     pool = getattr(model, "ratio_", model).pool_
     if n_slots == "none":
         assert pool is None
-        assert model.trust_.exponent > 0.0
+        assert model.state_.safeguards.share > 0.0
     elif is_away:
         assert pool.hold > 0.0
     elif n_slots != "any":

@@ -133,7 +133,7 @@ ROUNDS_PER_DAY = 480
 
 
 def shifts_of(model):
-    return [event for event in model.drift_events_ if event.kind == "shift"]
+    return [event for event in model.drift_.events if event.kind == "shift"]
 
 
 def follow(shift_day, *, n_days=8, shift=2.5, seed=0):

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 from accous.diagnostics.drift import DriftEvent
-from accous.diagnostics.plots import plot_attribution, plot_history, plot_risk
-from accous.diagnostics.risk import RiskEstimate
+from accous.diagnostics.performance import Estimate
+from accous.diagnostics.plots import plot_attribution, plot_history, plot_performance
 from accous.exceptions import DataError, MissingExtraError
 
-RISKS = [
-    RiskEstimate(adapted=0.2, adapted_low=0.1, adapted_high=0.3, fixed=0.4, fixed_low=0.3, fixed_high=0.5),
-] * 3
+ESTIMATES = [Estimate("error", 0.2, 0.1, 0.3, "expected", 0.15, 0)] * 3
 
 
 def test_bars_are_the_shares_in_order():
@@ -32,9 +30,9 @@ def test_history_with_events():
     assert axes.lines[1].get_xdata()[0] == 2
 
 
-def test_risks_with_the_truth():
-    axes = plot_risk([1, 2, 3], RISKS, true_adapted=[0.25] * 3).axes[0]
-    assert [line.get_ydata()[0] for line in axes.lines] == pytest.approx([40.0, 20.0, 25.0])
+def test_estimates_with_the_truth():
+    axes = plot_performance([1, 2, 3], ESTIMATES, true=[0.25] * 3).axes[0]
+    assert [line.get_ydata()[0] for line in axes.lines] == pytest.approx([0.2, 0.15, 0.25])
 
 
 @pytest.mark.parametrize(
@@ -44,8 +42,8 @@ def test_risks_with_the_truth():
         lambda: plot_attribution([0.5, 0.5], ["a"]),
         lambda: plot_history([1, 2], [3.0]),
         lambda: plot_history([], []),
-        lambda: plot_risk([1], RISKS),
-        lambda: plot_risk([1, 2, 3], RISKS, true_fixed=[0.1]),
+        lambda: plot_performance([1], ESTIMATES),
+        lambda: plot_performance([1, 2, 3], ESTIMATES, true=[0.1]),
     ],
 )
 def test_what_does_not_fit_together_is_refused(draw):

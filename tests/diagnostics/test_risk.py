@@ -13,15 +13,14 @@ from hypothesis.extra.numpy import arrays
 
 from accous.core.regression import leave_one_out_predictions, make_ridge_problem, solve_ridge
 from accous.diagnostics.conformal import conformal_intervals, conformal_sets
-from accous.diagnostics.evidence import NO_EVIDENCE, Look, Residuals, measure_evidence
+from accous.diagnostics.evidence import Look, Residuals, measure_evidence
 from accous.diagnostics.losses import SQUARED, loss_difference, loss_interval, weighted_loss
-from accous.diagnostics.messages import LossScale
-from accous.diagnostics.risk import RiskEstimate, widen
+from accous.diagnostics.scales import LossScale
 from accous.streams import ConstantShift, GaussianRegressionStream
 from accous.threads import one_blas_thread
 
-NO_LEARNERS = (np.empty((0, 6)), np.empty(0))
 NAN = float("nan")
+NO_LEARNERS = (np.empty((0, 6)), np.empty(0))
 positive = arrays(np.float64, 6, elements=st.floats(1e-3, 1e3))
 shares = st.floats(0.0, 1.0)
 half_widths = st.floats(0.001, 0.3)
@@ -95,29 +94,6 @@ def test_the_interval_holds_the_true_risk_of_the_fitted_model(alpha):
         _, low, high = loss_interval(SQUARED(y, predicted), weights, *NO_LEARNERS, n_coefs=len(coefs))
         n_held += low <= stream.risk((coefs[:-1], coefs[-1]), alpha) <= high
     assert 80 <= n_held <= 98
-
-
-@pytest.mark.parametrize(
-    ("changes", "is_known"),
-    [
-        ({}, True),
-        ({"adapted_low": 0.0, "adapted_high": 8.1}, False),
-        ({"adapted_low": 2.0, "adapted_high": math.inf}, False),
-        ({"is_covered": False}, False),
-        ({"adapted": 0.2, "adapted_low": 0.1, "adapted_high": 0.3, "loss": "error"}, True),
-        ({"adapted": 0.2, "adapted_low": 0.1, "adapted_high": 0.3, "loss": "error", "is_covered": False}, False),
-        ({"adapted": 0.048, "adapted_low": 0.0, "adapted_high": 1.0, "loss": "error"}, False),
-        ({"fixed": NAN, "fixed_low": NAN, "fixed_high": NAN}, True),
-    ],
-)
-def test_a_risk_says_whether_it_is_known(changes, is_known):
-    adapted = {"adapted": 4.0, "adapted_low": 3.0, "adapted_high": 5.5}
-    risk = RiskEstimate(**adapted, fixed=10.0, fixed_low=9.0, fixed_high=12.345, loss="squared")
-    risk = replace(risk, **changes)
-    assert risk.is_known is is_known
-    assert ("in use is not known" in str(risk)) is not is_known
-    assert risk.is_covered or not risk.is_fixed_known
-    assert repr(risk).startswith("RiskEstimate(adapted=")
 
 
 # --- evidence of a backtest -------------------------------------------------------------------------------------
@@ -199,75 +175,6 @@ def test_a_unit_whose_square_is_zero_counts_as_any_other():
 
 # --- widening ---------------------------------------------------------------------------------------------------
 residuals = st.builds(Residuals, mean=shares, shift=shares, spread=shares, spread_down=shares, unexplained=shares)
-
-
-@st.composite
-def intervals(draw):
-    low, estimate, high = sorted(draw(st.tuples(shares, shares, shares)))
-    return estimate, low, high
-
-
-@given(intervals(), residuals, shares, shares, shares)
-def test_the_result_contains_the_interval_and_what_is_not_known_counts_as_none(
-    interval, found, drift, seen_drift, disagreement
-):
-    def wide(drift, disagreement):
-        return widen(interval, found, drift=drift, seen_drift=seen_drift, disagreement=disagreement)
-
-    estimate, low, high = wide(drift, disagreement)
-    assert estimate == interval[0]
-    assert 0.0 <= low <= interval[1] <= interval[2] <= high <= 1.0
-    assert wide(NAN, disagreement) == wide(0.0, disagreement)
-    assert wide(drift, NAN) == wide(drift, 0.0)
-    unknown = widen((NAN, NAN, NAN), found, drift=drift, seen_drift=seen_drift, disagreement=disagreement)
-    assert all(math.isnan(each) for each in unknown)
-
-
-@given(
-    interval=intervals(),
-    found=residuals,
-    drift=shares,
-    seen_drift=shares,
-    disagreement=shares,
-    more=st.floats(0.01, 1.0),
-    name=st.sampled_from(["drift", "disagreement", "spread", "spread_down", "shift"]),
-)
-def test_more_drift_disagreement_or_spread_never_narrows(interval, found, drift, seen_drift, disagreement, more, name):
-    given_now = {"drift": drift, "disagreement": disagreement}
-    before = widen(interval, found, seen_drift=seen_drift, **given_now)
-    if name in given_now:
-        after = widen(interval, found, seen_drift=seen_drift, **given_now | {name: given_now[name] + more})
-    else:
-        wider = replace(found, **{name: getattr(found, name) + more})
-        after = widen(interval, wider, seen_drift=seen_drift, **given_now)
-    assert after[1] <= before[1]
-    assert after[2] >= before[2]
-
-
-@given(st.floats(0.0, 0.1), st.floats(0.0, 0.1), st.floats(0.1, 1.0), st.floats(0.0, 0.5))
-def test_drift_that_the_reference_has_seen_widens_less(half_width, spread, drift, disagreement):
-    found = Residuals(mean=0.0, shift=0.01, spread=spread, spread_down=spread, unexplained=0.0)
-    new, seen = (
-        widen((0.1, 0.1, 0.1 + half_width), found, drift=drift, seen_drift=each, disagreement=disagreement)
-        for each in (0.0, drift)
-    )
-    assert seen[2] < new[2]
-    assert seen[1] == new[1]
-
-
-def test_without_any_drift_three_points_are_assumed():
-    """1.5 and 1.645 times three points, together with a half-width of four."""
-    wide = widen((0.3, 0.26, 0.34), NO_EVIDENCE.fixed, drift=0.0, seen_drift=0.0, disagreement=0.0)
-    assert wide == pytest.approx((0.3, 0.3 - math.hypot(0.04, 0.04935), 0.3 + math.hypot(0.04, 0.045)))
-
-
-def test_the_shift_moves_the_upper_end_alone():
-    wide = [
-        widen((0.3, 0.26, 0.34), replace(NO_EVIDENCE.fixed, shift=by), drift=0.1, seen_drift=0.1, disagreement=0.0)
-        for by in (0.0, 0.1)
-    ]
-    assert wide[1][2] - wide[0][2] == pytest.approx(0.1)
-    assert wide[1][:2] == wide[0][:2]
 
 
 # --- prediction sets and intervals ------------------------------------------------------------------------------

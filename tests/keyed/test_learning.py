@@ -40,7 +40,7 @@ def test_single_precision_hardly_matters_if_every_round_refits(n_classes):
     assert np.abs(theta(adapter, state) - model.ratio_.coef_).max() < 1e-5
     assert np.abs(ours - theirs).max() < 1e-4
     shifts = [(event.round, event.columns) for event in events if event.kind == "shift"]
-    assert shifts == [(event.round, event.features) for event in model.drift_events_ if event.kind == "shift"]
+    assert shifts == [(event.round, event.features) for event in model.drift_.events if event.kind == "shift"]
     assert shifts
     assert shifts[0][1][0] == "x1"
 

@@ -124,10 +124,10 @@ def with_constant(model):
 )
 def test_a_constant_that_moves_is_seen_by_every_kind_of_classifier(model):
     play(with_constant(model), (frame(number, 5, constant=2.0) for number in range(1, 121)))
-    assert [(found.column, found.share) for found in model.coverage_.columns] == [("c", 1.0)]
-    assert model.coverage_.share_outside == 1.0
-    assert model.coverage_.drift_strength > 0.99
-    onsets = [event for event in model.drift_events_ if event.kind == "new values"]
+    assert [(found.column, found.share) for found in model.drift_.coverage.columns] == [("c", 1.0)]
+    assert model.drift_.coverage.share_outside == 1.0
+    assert model.drift_.coverage.drift_strength > 0.99
+    onsets = [event for event in model.drift_.events if event.kind == "new values"]
     assert [(event.round, event.features) for event in onsets] == [(32, ("c",))]
 
 
@@ -139,23 +139,23 @@ def test_what_is_kept_of_earlier_rows_does_not_show():
         model.adapt(frame(number, 17) * (1.0 + number % 3))
         recent = model.state_.recent.last()
         if len(recent) >= 100:
-            assert model.coverage_.share_outside == neighbours.is_outside(recent).mean()
+            assert model.drift_.coverage.share_outside == neighbours.is_outside(recent).mean()
     assert len(model.state_.recent.blocks) == 8
 
 
 def test_a_quiet_stream_shows_nothing():
     model = with_constant(AdaptiveClassifier())
-    assert model.coverage_.n_rows == 0
-    assert np.isnan(model.coverage_.share_outside)
+    assert model.drift_.coverage.n_rows == 0
+    assert np.isnan(model.drift_.coverage.share_outside)
     model.adapt(frame(1, 49))
-    assert np.isnan(model.coverage_.drift_strength)
+    assert np.isnan(model.drift_.coverage.drift_strength)
     for number in range(2, 30):
         model.adapt(frame(number, 50))
-    assert model.coverage_.n_rows == 500
-    assert model.coverage_.share_outside < 0.15
-    assert model.coverage_.drift_strength < 0.15
-    assert model.coverage_.columns == ()
-    assert [event for event in model.drift_events_ if event.kind != "shift"] == []
+    assert model.drift_.coverage.n_rows == 500
+    assert model.drift_.coverage.share_outside < 0.15
+    assert model.drift_.coverage.drift_strength < 0.15
+    assert model.drift_.coverage.columns == ()
+    assert [event for event in model.drift_.events if event.kind != "shift"] == []
 
 
 def test_mapped_rows_have_a_share_outside_and_no_columns():
@@ -163,8 +163,8 @@ def test_mapped_rows_have_a_share_outside_and_no_columns():
     model = with_constant(AdaptiveClassifier(make_pipeline(encode, LogisticRegression()), OnlineDensityRatio(encode)))
     for number in range(1, 31):
         model.adapt(frame(number, 5).assign(a=9.0))
-    assert model.coverage_.share_outside == 1.0
-    assert model.coverage_.columns == ()
+    assert model.drift_.coverage.share_outside == 1.0
+    assert model.drift_.coverage.columns == ()
 
 
 def test_a_loaded_model_goes_on_with_the_same_findings(tmp_path):
@@ -174,11 +174,11 @@ def test_a_loaded_model_goes_on_with_the_same_findings(tmp_path):
     accous.save(model, tmp_path)
     loaded = accous.load(tmp_path)
     for number in range(25, 60):
-        assert loaded.coverage_ == model.coverage_
-        assert loaded.drift_events_ == model.drift_events_
+        assert loaded.drift_.coverage == model.drift_.coverage
+        assert loaded.drift_.events == model.drift_.events
         for each in (model, loaded):
             each.adapt(frame(number, 7, constant=2.0))
-    assert any(event.kind == "new values" for event in model.drift_events_)
+    assert any(event.kind == "new values" for event in model.drift_.events)
 
 
 # --- regimes ------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def test_a_regime_that_is_back_is_in_force_since_it_came_back(model):
 
 
 def test_events_name_the_rounds_that_the_inputs_came_back_to(model):
-    shifts = [event for event in model.drift_events_ if event.kind == "shift"]
+    shifts = [event for event in model.drift_.events if event.kind == "shift"]
     firsts = {regime.number: regime.visits[0] for regime in model.regimes_}
     seen = [event.seen for event in shifts if event.round > 4 * ROUNDS_PER_VISIT]
     assert set(firsts.values()) == set(seen) - {None}

@@ -128,13 +128,12 @@ REFUSALS = {
         }.items()
     },
     **{
-        f"missing late label: {method}, {value}": (
-            lambda method=method, value=value: getattr(AdaptiveClassifier().fit(X, TEXTS), method)(
-                X[:10], with_value(TEXTS[:10], value, row=5)
+        f"missing late label: {value}": (
+            lambda value=value: (
+                AdaptiveClassifier().fit(X, TEXTS).observe(X[:10], with_value(TEXTS[:10], value, row=5))
             ),
             "y holds (None|NaN) in row 5",
         )
-        for method in ("observe", "audit")
         for value in (None, np.nan)
     },
 }
@@ -196,7 +195,7 @@ def test_numbers_of_columns_rows_and_values_that_differ_are_named():
     for call in (model.predict, model.adapt, model.step, model.ratio_.partial_fit):
         with pytest.raises(DataError, match=r"2 features.* 3 features"):
             call(X[:, :2])
-    for fit in (AdaptiveClassifier().fit, AdaptiveRegressor().fit, model.audit):
+    for fit in (AdaptiveClassifier().fit, AdaptiveRegressor().fit):
         with pytest.raises(DataError, match=f"{n} rows but y has {n - 3} labels"):
             fit(X, NUMBERS[:-3])
     with pytest.raises(DataError, match=f"y has {n - 3} values for {n} rows"):
@@ -283,10 +282,10 @@ MISSING = "a missing value (NaN)"
 
 
 @pytest.mark.parametrize(
-    "method", ["predict", "predict_proba", "predict_fixed", "predict_set", "adapt", "step", "observe", "audit"]
+    "method", ["predict", "predict_proba", "predict_fixed", "predict_set", "adapt", "step", "observe"]
 )
 def test_a_missing_number_an_unknown_category_and_a_text_are_named_by_every_method(method, model):
-    labels = (LABELS[:10],) if method in ("observe", "audit") else ()
+    labels = (LABELS[:10],) if method == "observe" else ()
     assert_named(lambda: getattr(model, method)(changed(height=np.nan), *labels), "height", MISSING)
     assert_named(lambda: getattr(model, method)(changed(to="NEW"), *labels), "to", "'NEW'")
     assert_named(lambda: getattr(model, method)(changed(height="D"), *labels), "height", "the text 'D'")

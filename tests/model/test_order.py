@@ -184,7 +184,6 @@ def test_a_model_backtests_what_is_in_order_and_nothing_else(tmp_path):
     assert AdaptiveClassifier().fit(X, y, order=True).backtest_ is not None
     equal = AdaptiveClassifier().fit(X, y, order=np.zeros(N_ROWS))
     assert (equal.order_.kind, equal.backtest_) == (OrderKind.ONE_DAY, None)
-    assert equal.unverified_ == equal.order_.sentence
     drifting(X, y, np.arange(N_ROWS) / N_ROWS)
     model = AdaptiveClassifier().fit(X, y)
     assert (model.order_.kind, model.order_.p_value <= ALPHA) == (OrderKind.FOUND, True)

@@ -75,7 +75,7 @@ def test_a_row_far_out_is_predicted_as_one_at_the_bound_and_still_counts_as_outs
         model.adapt(far[start : start + 10])
         twin.adapt(at_bound[start : start + 10])
     assert np.array_equal(model.reference_weight_, twin.reference_weight_)
-    assert model.coverage_.share_outside == 1.0 > twin.coverage_.share_outside
+    assert model.drift_.coverage.share_outside == 1.0 > twin.drift_.coverage.share_outside
     given = AdaptiveClassifier("auto", OnlineDensityRatio()).fit_with(ROWS, LABELS, combination=Combination(0.0))
     assert given.ratio_.read(far)[0, 3] == 1e6 > model.ratio_.read(far)[0, 3] == at_bound[0, 3]
     own = AdaptiveClassifier().fit(ROWS, LABELS)
@@ -235,7 +235,7 @@ def test_saved_loaded_and_run_on_every_bit_is_the_same(tmp_path, kind, y, refit)
         other.adapt(LATER[start : start + 5])
     assert np.array_equal(model.reference_weight_, other.reference_weight_)
     assert np.array_equal(model.predict(LATER), other.predict(LATER))
-    assert str(model.risk_) == str(other.risk_)
+    assert model.performance() == other.performance()
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
@@ -288,8 +288,8 @@ def test_missing_values_in_a_frame_of_the_stream_too():
     later.loc[::3, "b"] = None
     for start in range(0, 80, 20):
         assert len(model.step(later.iloc[start : start + 20])) == 20
-    assert model.coverage_.n_rows == 80
-    assert np.isfinite(model.coverage_.share_outside)
+    assert model.drift_.coverage.n_rows == 80
+    assert np.isfinite(model.drift_.coverage.share_outside)
 
 
 @pytest.mark.parametrize("estimator", [None, "auto", LogisticRegression()])

@@ -201,7 +201,7 @@ def test_units_do_not_matter(n_features, n_classes):
         one.adapt(X[start : start + 10])
         other.adapt(X[start : start + 10] * units)
     np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X * units), atol=1e-6)
-    assert one.risk_estimate_ == pytest.approx(other.risk_estimate_, abs=1e-3)
+    assert one.performance().value == pytest.approx(other.performance().value, abs=1e-3)
 
 
 def test_an_estimator_ignores_it():
@@ -367,7 +367,7 @@ def test_any_classifier_goes_through_rounds_and_the_one_given_is_not_touched(est
     model = played(8, estimator=estimator, refit=3)
     assert (model.n_rounds_, model.n_refits_) == (8, 2)
     assert model.predict(PROBE).shape == (40,)
-    assert 0.0 < model.risk_estimate_ < 0.6
+    assert 0.0 < model.performance().value < 0.6
     assert model.estimator is estimator
     assert model.estimator_ is not estimator
     assert sorted(vars(estimator)) == before
@@ -399,11 +399,10 @@ def test_frames_with_categories_and_missing_values_reach_the_classifier(estimato
     unweighted = model_scores(fit_by_hand(estimator, frame, y, np.ones(len(frame))), probe)
     np.testing.assert_allclose(found, by_hand, rtol=1e-10)
     assert np.abs(by_hand - unweighted).max() > 0.01
-    assert 0.0 <= model.risk_estimate_ <= 0.5
-    assert model.drift_attribution_.argmax() == 1
+    assert 0.0 <= model.performance().value <= 0.5
+    assert model.state_.watch.column_shares.argmax() == 1
     assert model.predict_set(probe).shape == (30, 2)
-    assert not model.audit(frame, y).concept_changed
-    assert {name for event in model.drift_events_ for name in event.features} <= {"age", "income", "city"}
+    assert {name for event in model.drift_.events for name in event.features} <= {"age", "income", "city"}
 
 
 def short_stream():
@@ -425,7 +424,7 @@ def test_estimators_that_pass_weights_on_are_taken(adaptation):
         assert adaptation == "auto" or np.array_equal(weights, model.reference_weight_)
         by_hand = clone(estimator).fit(X, y, sample_weight=weights)
         np.testing.assert_array_equal(model.state_.estimator.predict(X), by_hand.predict(X))
-        assert model.trust_.is_vetoed or model.estimator_ is model.state_.estimator
+        assert model.state_.safeguards.veto.is_held or model.estimator_ is model.state_.estimator
 
 
 def test_an_estimator_that_writes_into_its_input_does_no_harm():
@@ -612,7 +611,7 @@ def test_a_round_keeps_the_splits_and_moves_the_leaves():
     assert splits(adapted) == splits(fixed)
     probe = np.random.default_rng(0).normal(size=(30, 4))
     assert np.abs(adapted.predict_proba(probe) - fixed.predict_proba(probe)).max() > 0.01
-    assert 0.0 < model.risk_.adapted < 1.0
+    assert 0.0 < model.performance().value < 1.0
     assert model.predict_set(probe).shape == (30, 2)
 
 

@@ -393,7 +393,7 @@ def test_parameters_set_between_rounds_count_from_then_on_as_after_saving(change
     accous.save(model.set_params(**changes), tmp_path)
     loaded, batches, before = accous.load(tmp_path), drifting_batches(12, seed=4), model.n_refits_
     assert shown_state(play(loaded, batches), PROBE) == shown_state(play(model, batches), PROBE)
-    assert model.n_refits_ == before + 12 or loaded.trust_.is_vetoed
+    assert model.n_refits_ == before + 12 or loaded.state_.safeguards.veto.is_held
 
 
 # --- the path of a round ------------------------------------------------------------------------------------

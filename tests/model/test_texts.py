@@ -1,7 +1,6 @@
 """What people read: printed readings as a whole, messages, and what a notebook shows."""
 
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -12,8 +11,8 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 import accous
-from accous import AdaptiveClassifier, AdaptiveRegressor, backtest
-from accous.diagnostics.drift import rounds_in_words
+from accous import AdaptiveClassifier
+from accous.diagnostics.status import text_of
 from accous.model import snapshot as notebook
 from accous.model.snapshot import Snapshot
 from tests.classifiers import drifting_batches, labelled_rows, play
@@ -25,68 +24,6 @@ def rows(n_rows, seed, by=0.0):
     return X + by, (X[:, 0] + 0.5 * rng.normal(size=n_rows) > 0.0).astype(int)
 
 
-READINGS = """
-The estimated error of the predictor in use is 16.0% (between 8.6% and 46.1%). That of the fixed model is 16.0% (between 8.6% and 46.1%). Nominal coverage of the intervals: 90%.
-Verdict: not verified.
-Inputs covered? Not known. 20% of the recent rows lie unusually far from the reference (5% would be normal).
-Adaptation better? Not known. The adapted model predicts only while it is clearly better than the fixed model on the weighted reference, because rows of the reference differ from the rows before them. The fixed model predicts now. Labels score what was predicted, so they say nothing about the adapted model: to compare, let a second model that always adapts (adaptation="always") predict the same rows, and give it the same labels.
-Estimate believable? Not known. The error may lie anywhere between 9% and 46%.
-By 100 labels (those given last count most), the error is 17.0% (11.7% to 24.0%); the estimate for these rows is 16.0% (8.6% to 46.1%), without labels; they do not contradict each other.
-Column 'x1' ranged from -3.89942 to 2.8745 in the reference and is clearly above it in 5.2% of the recent rows.
-Regime 1: rounds 61 to 120, now in force; differs in x1.
-Backtest: estimated error 16.7%, measured 15.0% (mean of 7 looks): verified.
-Adaptation would have lowered the error by 0.1 points. The adapted model predicts only while it is clearly better than the fixed model on the weighted reference, because rows of the reference differ from the rows before them.
-Its models were fitted once, on the first 40%, 60% and 80% of the rows, and predicted the rest without new labels, as on a stream.
-"""  # noqa: E501
-READINGS_OF_NUMBERS = """
-The estimated squared loss of the predictor in use is 0.135 (between 0.108 and 0.161). That of the fixed model is 0.135 (between 0.108 and 0.161). Nominal coverage of the intervals: 90%.
-Verdict: not verified.
-Inputs covered? Yes. The inputs lie where the reference has rows.
-Adaptation better? Not known. The estimated weights are nearly equal: there is nothing to adapt to. The fixed model predicts now.
-Estimate believable? Yes. In the backtest such estimates were close to the truth.
-By 50 labels (those given last count most), the root mean squared error is 48 (40.7 to 54.3); the estimate for these rows is 0.368 (0.328 to 0.401), without labels; they contradict each other: rely on the measured error. By the latest labels, P(y | x) seems to have changed: only new labels in the reference can correct that.
-Backtest: estimated root mean squared error 0.405, measured 0.402 (mean of 7 looks): verified.
-Adaptation would have raised the root mean squared error by 1% of the mean squared error on the reference. The adapted model predicts only while it is clearly better than the fixed model on the weighted reference, because rows of the reference differ from the rows before them.
-"""  # noqa: E501
-
-
-def test_readings_of_a_classifier():
-    model = AdaptiveClassifier().fit(*rows(600, 0), order=True)
-    play(model, (rows(5, 100 + number, by=np.array([0.0, 1.5 * (number > 40), 0.0]))[0] for number in range(120)))
-    model.observe(*rows(100, 7))
-    found = [model.risk_, model.trust_, model.measured_, *model.coverage_.sentences, *model.regimes_]
-    found += [*model.backtest_.sentences, model.backtest_.how]
-    assert "\n".join(map(str, found)) == READINGS.strip()
-
-
-@pytest.mark.filterwarnings("ignore::accous.exceptions.TrapWarning")
-def test_readings_of_a_regressor():
-    X, y = rows(600, 0)
-    model = AdaptiveRegressor(loss="squared").fit(X, 50.0 * X[:, 0] + y, order=True)
-    found = [model.risk_, model.adapt(rows(100, 3)[0]).trust_, model.observe(*rows(50, 5)).measured_]
-    assert "\n".join(map(str, [*found, *model.backtest_.sentences])) == READINGS_OF_NUMBERS.strip()
-    assert "Estimated root mean squared error" in model._repr_html_()
-
-
-def test_edge_cases_of_readings():
-    X, y = rows(400, 0)
-    model = AdaptiveClassifier().fit(X[:6], [0, 1, 0, 1, 0, 1])
-    unknown = "The error of the predictor in use is not known: "
-    assert str(model.risk_).startswith(f"{unknown}no batch has come yet")
-    assert "no batch has come yet" in model._repr_html_()
-    assert str(model.adapt(X[:10]).risk_) == f"{unknown}the reference does not cover the inputs."
-    old = replace(AdaptiveClassifier().fit(X, y).risk_, age=7)
-    assert "7 rounds old" in str(old)
-    assert "'7' (30)" in AdaptiveClassifier().fit(X, y).observe(X[:30], np.full(30, 7)).measured_.sentence
-    many = tuple((16 * k + 1, 16 * k + 16) for k in range(5))
-    assert rounds_in_words(many) == "5 visits, the last in rounds 33 to 48, 49 to 64 and 65 to 80"
-    few = backtest(AdaptiveClassifier(), X[:300], y[:300])
-    assert few.sentences[0].endswith("(mean of 4 looks): not verified, because at least 5 looks are needed.")
-    assert "count as errors ('0', '1', '2', '3', '4', ...)" in replace(few, later_classes=tuple("01234567")).how
-    doubted = replace(few.evidence, fixed=replace(few.evidence.fixed, unexplained=0.9), drift=0.5, gain=-0.1)
-    assert "by 10.0 points on the replayed rows. " in replace(few, evidence=doubted).sentences[1]
-
-
 MESSAGES = """
 X has no column 'c', which the reference has: add it, or correct its name. X has 'C', which the reference has not.
 X has 2 features, but AdaptiveClassifier is expecting 3 features as input: pass the columns of the reference, in the same order.
@@ -95,7 +32,7 @@ Column 'b' cannot be read as numbers in row 0 (could not convert string to float
 y holds None in row 0: give every row a label, or leave rows without one out.
 This AdaptiveClassifier is not fitted yet: call fit first.
 refit must be 'auto', 'always' or a positive integer, got 0.
-adapt takes no labels: pass those that arrive late to observe(X, y), which measures and learns.
+adapt takes no labels: pass those that arrive late to observe(X, y).
 """  # noqa: E501
 
 
@@ -143,21 +80,17 @@ def html_of(model):
     return by_method
 
 
-def test_a_fitted_model_shows_its_state_and_verdict():
+def test_a_fitted_model_shows_its_state():
     model = play(AdaptiveClassifier(adaptation="always").fit(*labelled_rows()), drifting_batches(12))
     shown = cells(html_of(model))
-    trust, risk = model.trust_, model.risk_
+    status, now = model.status_, model.performance()
     assert shown["Rounds"] == f"12 (48 rows), {model.n_refits_} refits"
     assert shown["Effective rows"] == f"{model.effective_sample_size_:,.0f} of 120 reference rows carry the weight"
     assert shown["Predictions"] == "by the adapted model"
-    assert shown["Estimated error"].startswith(f"{risk.adapted:.1%} (")
-    assert shown["Verdict"] == trust.verdict
-    assert shown["Does the reference cover the inputs?"].endswith(trust.inputs.sentence)
-    assert shown["Is the adapted model better than the fixed one?"].endswith(trust.adaptation.sentence)
-    assert shown["Can you believe the estimated error?"].endswith(trust.predictions.sentence)
+    assert shown["State"] == status.state
+    assert shown["error"] == f"{now.value:.3g} ({now.low:.3g} to {now.high:.3g}, expected; at fit {now.at_fit:.3g})"
+    assert shown["Advice"] == text_of(status.advice)
     assert "sk-top-container" in model._repr_html_()
-    X, y = labelled_rows()
-    assert cells(html_of(model.observe(X, y)))["Measured error"].startswith(f"{model.measured_.error:.1%} (")
 
 
 def test_an_unfitted_model_is_shown_by_scikit_learn():
@@ -172,7 +105,7 @@ def test_the_display_leaves_no_trace():
     before = model.state_
     html_of(model)
     assert model.state_ is before
-    assert model.history_["estimated_error"].isna().all()
+    assert model.history_["value"].isna().all()
 
 
 @pytest.mark.parametrize("estimator", [LogisticRegression(), None], ids=["of the user", "own, many columns"])
@@ -181,10 +114,10 @@ def test_answers_that_take_long_are_shown_only_if_they_were_read(estimator, monk
         monkeypatch.setattr(notebook, "_MOST_VALUES", 100)
     model = play(AdaptiveClassifier(estimator).fit(*labelled_rows()), drifting_batches(8))
     with monkeypatch.context() as patch:
-        patch.setattr(Snapshot, "trust", property(lambda _: pytest.fail("computed")))
-        assert "print(model.trust_)" in cells(html_of(model))["Verdict"]
-    verdict = model.trust_.verdict
-    assert cells(html_of(model))["Verdict"] == verdict
+        patch.setattr(Snapshot, "status", property(lambda _: pytest.fail("computed")))
+        assert "model.status_" in cells(html_of(model))["State"]
+    state = model.status_.state
+    assert cells(html_of(model))["State"] == state
 
 
 def test_a_display_never_raises(monkeypatch):
@@ -193,7 +126,7 @@ def test_a_display_never_raises(monkeypatch):
     def fail(_):
         raise RuntimeError("told to fail")
 
-    monkeypatch.setattr(Snapshot, "trust", property(fail))
+    monkeypatch.setattr(Snapshot, "status", property(fail))
     assert "sk-top-container" in html_of(model)
 
 

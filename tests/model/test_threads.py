@@ -110,9 +110,9 @@ def test_a_failed_cross_fit_leaves_the_round_and_can_be_tried_again():
     model = played(9, estimator=FailingClassifier(), refit="always")
     FailingClassifier.fail_at(1)  # without safeguards, nothing has been compared yet: the reading fits
     with pytest.raises(RuntimeError, match="told to fail"):
-        _ = model.risk_estimate_
+        model.performance()
     assert model.n_rounds_ == 9
-    assert model.risk_estimate_ == played(9, estimator=GaussianNB(), refit="always").risk_estimate_
+    assert model.performance() == played(9, estimator=GaussianNB(), refit="always").performance()
 
 
 BAD_FITS = {
@@ -158,12 +158,12 @@ def test_threads_that_ask_during_rounds_see_one_round_or_another_never_a_mixture
     of_rounds, risks, seen, seen_risks = [], [], set(), set()
     for batch in (PROBE[:0], *batches):
         of_rounds.append(twin.adapt(batch).predict_proba(PROBE).tobytes())
-        risks.append(twin.risk_estimate_)
+        risks.append(twin.performance().value)
     assert len(set(of_rounds)) > 50
 
     def ask():
         seen.add(model.predict_proba(PROBE).tobytes())
-        seen_risks.add(model.risk_estimate_)
+        seen_risks.add(model.performance().value)
         assert model.reference_weight_.shape == (120,)
 
     with asking(ask, n_threads=3) as wait_for_answers:
@@ -215,14 +215,10 @@ def test_every_reader_sees_ratio_and_predictor_of_the_same_round():
 
 
 READINGS = (
-    "trust_",
-    "risk_",
-    "risk_estimate_",
-    "measured_",
-    "coverage_",
-    "drift_events_",
-    "drift_attribution_",
-    "history_in_use_",
+    "status_",
+    "performance",
+    "drift_",
+    "history_",
 )
 
 
@@ -270,26 +266,15 @@ def test_a_reading_does_not_mix_two_rounds(two_rounds, name):
         found.append(repr(reading() if callable(reading) else reading))
     vars(model).update(state_=replace(after), next_state=replace(after))
     assert found[0] == found[1]
-    assert repr(getattr(model, name)) != found[0], "the two rounds are to differ"
-
-
-def test_late_labels_are_compared_with_the_estimate_of_one_round(two_rounds):
-    model, before, after = two_rounds
-    without_labels = replace(before, late_labels=None)
-    for next_state in (without_labels, replace(after, late_labels=None)):
-        vars(model).update(state_=without_labels, next_state=next_state)
-        model.observe(np.zeros((1, 3)), [0])
-        vars(model).pop("next_state")
-        estimated = model.measured_.estimated
-        vars(model).update(state_=replace(before, late_labels=None))
-        assert estimated == pytest.approx(model.risk_.adapted)
+    reading = getattr(model, name)
+    assert repr(reading() if callable(reading) else reading) != found[0], "the two rounds are to differ"
 
 
 def test_labels_keep_what_was_read_and_does_not_depend_on_them():
     X, y = labelled_rows()
     model = play(AdaptiveClassifier().fit(X, y), drifting_batches(5))
-    coverage, trust = model.coverage_, model.trust_
-    model.observe(X[:20], y[:20])
-    assert model.measured_.n_labelled == 20
-    assert model.coverage_ is coverage
-    assert model.trust_ is not trust
+    drift, status = model.drift_, model.status_
+    model.observe(X[:20], y[:20], learn=False)
+    assert len(model.state_.labelled) == 20
+    assert model.drift_ is drift
+    assert model.status_ is not status

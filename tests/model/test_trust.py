@@ -1,4 +1,4 @@
-"""What a model says of itself: the three answers, sets of classes, audits, and that reading them changes nothing."""
+"""What a model says of itself: state, drift, sets of classes, and that reading them changes nothing."""
 
 import numpy as np
 import pandas as pd
@@ -11,10 +11,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from accous import AdaptiveClassifier, LogisticRatio, NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.diagnostics.drift import DriftEvent
-from accous.diagnostics.labels import Audit
-from accous.diagnostics.risk import RiskEstimate
-from accous.diagnostics.trust import Trust
-from accous.exceptions import DataError, ParameterError
+from accous.exceptions import ParameterError
 from accous.streams import ConstantShift, GaussianStream
 from tests.budgets import rest_slow
 from tests.classifiers import PROBE, LinearTilt, drifting_batches, labelled_rows, play, shown_state
@@ -44,15 +41,12 @@ def model_of(n_rounds=40, n_classes=2, **parameters):
 
 
 def read_diagnostics(model):
-    labels = model.classes_[np.arange(len(PROBE)) % len(model.classes_)]
     return [
-        model.trust_,
-        model.risk_,
-        model.drift_attribution_,
-        model.history_in_use_,
-        model.drift_events_,
+        model.status_,
+        model.performance(),
+        model.performance("roc_auc"),
+        model.drift_,
         model.predict_set(PROBE),
-        model.audit(PROBE, labels),
     ]
 
 
@@ -63,22 +57,16 @@ def read_diagnostics(model):
 @pytest.mark.parametrize("n_rounds", [0, 1, 40])
 def test_every_model_tells(parameters, n_rounds):
     model = model_of(n_rounds, **parameters)
-    trust, risk, attribution, history, events, sets, audit = read_diagnostics(model)
-    assert isinstance(trust, Trust)
-    # Without an order in time and without labels, nothing is verified.
-    assert trust.verdict in ("not verified", "thin", "contradicted", "no overlap")
-    assert 1.0 <= trust.effective_sample_size <= 200.0 + 1e-9
-    assert isinstance(risk, RiskEstimate)
-    assert 0.0 <= risk.adapted_low <= risk.adapted <= risk.adapted_high <= 1.0
-    assert 0.0 <= risk.fixed_low <= risk.fixed <= risk.fixed_high <= 1.0
-    assert risk.adapted == pytest.approx(model.risk_estimate_, abs=1e-12)
-    assert attribution.shape == (3,)
-    assert attribution.sum() == pytest.approx(1.0) or not attribution.any()
-    assert history >= 0.0
-    assert all(isinstance(event, DriftEvent) for event in events)
+    status, now, area, drift, sets = read_diagnostics(model)
+    # Without an order in time and without labels, nothing is healthy.
+    assert status.state in ("uncertain", "degraded")
+    assert status.advice.n >= 50
+    for one in (now, area):
+        assert 0.0 <= one.low <= one.value <= one.high <= 1.0
+        assert (one.basis, one.n_labels) == ("expected", 0)
+    assert all(isinstance(event, DriftEvent) for event in drift.events)
+    assert sum(column.share for column in drift.columns) == pytest.approx(1.0) or not drift.columns
     assert (sets.dtype, sets.shape) == (np.dtype(bool), (len(PROBE), 2))
-    assert isinstance(audit, Audit)
-    assert 0.0 <= audit.p_value <= 1.0
 
 
 @pytest.mark.parametrize("parameters", rest_slow(KINDS.values()))
@@ -103,34 +91,22 @@ def test_the_columns_that_move_are_named():
     for number in range(200):
         batch = rng.normal((0.0, 2.0 * (number > 60), 0.0), size=(5, 3))
         model.adapt(pd.DataFrame(batch, columns=names))
-    assert model.drift_attribution_[1] > 0.8
-    assert {event.features for event in model.drift_events_} == {("wild",)}
-    assert [event.kind for event in model.drift_events_] == ["shift", "outside"]
-    event = model.drift_events_[0]
+    assert (model.drift_.columns[0].name, model.drift_.columns[0].share > 0.8) == ("wild", True)
+    assert {event.features for event in model.drift_.events} == {("wild",)}
+    assert [event.kind for event in model.drift_.events] == ["shift", "outside"]
+    event = model.drift_.events[0]
     assert 60 < event.round <= 112
     assert event.size > 0.3
 
 
-@pytest.mark.parametrize(("order", "answer"), [(False, "not known"), (True, "yes")])
-def test_a_stream_that_stands_still_has_no_events_and_its_estimate_is_believed_after_a_backtest(order, answer):
+@pytest.mark.parametrize(("order", "state"), [(False, "uncertain"), (True, "healthy")])
+def test_a_stream_that_stands_still_has_no_events_and_is_healthy_after_a_backtest(order, state):
     stream = GaussianStream(ConstantShift(0.9), n_rounds=300, batch_size=5, n_reference=2000)
     model = AdaptiveClassifier().fit(*stream.reference(), order=order)
     for batch in stream:
         model.adapt(batch.X)
-    assert model.drift_events_ == ()
-    assert (model.trust_.inputs.answer, model.trust_.predictions.answer) == ("yes", answer)
-    # The fixed model predicts, so nothing is known about adaptation.
-    assert model.trust_.verdict == "not verified"
-
-
-@pytest.mark.parametrize("bound", [None, 2.0])
-def test_rows_far_away_have_no_overlap(bound):
-    """A narrow bound does not hide them."""
-    model = model_of(0, ratio=OnlineDensityRatio(feature_bound=bound))
-    play(model, np.random.default_rng(0).normal(12.0, 1.0, size=(60, 5, 3)))
-    assert model.trust_.inputs.answer == "no"
-    assert model.trust_.verdict == "no overlap"
-    assert model.trust_.share_out_of_bound > 0.5
+    assert model.drift_.events == ()
+    assert model.status_.state == state
 
 
 def test_smaller_alpha_gives_larger_sets():
@@ -158,15 +134,6 @@ def test_a_set_has_the_predicted_class(estimator, n_classes, n_rounds, alpha, se
     assert sets.any(axis=1).all()
 
 
-def test_history_is_the_mean_interval_length():
-    model = model_of(40)
-    ratio = model.ratio_
-    assert model.history_in_use_ == pytest.approx(ratio.learner_weights_ @ ratio.learner_lengths_)
-    assert model_of(2).history_in_use_ == 0.0
-    assert model_of(7, ratio=SingleLearnerRatio()).history_in_use_ == 7.0
-    assert model_of(7, ratio=NoShift()).history_in_use_ == 0.0
-
-
 # --- bad input ----------------------------------------------------------------------------------------------
 
 
@@ -176,13 +143,9 @@ def test_alpha_out_of_range(alpha):
         model_of(4).predict_set(PROBE, alpha=alpha)
 
 
-def test_rows_and_labels_that_cannot_be_audited_and_estimators_without_sets():
+def test_no_rows_and_estimators_without_sets():
     model = model_of(4)
     assert model.predict_set(PROBE[:0]).shape == (0, 2)
-    with pytest.raises(DataError, match="at least one"):
-        model.audit(PROBE[:0], [])
-    with pytest.raises(DataError, match=r"label 7.* \[0, 1\]"):
-        model.audit(PROBE[:2], [0, 7])
     with pytest.raises(ParameterError, match="predict_proba"):
         AdaptiveClassifier(Perceptron()).fit(*labelled_rows()).predict_set(PROBE)
 

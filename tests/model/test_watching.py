@@ -15,7 +15,7 @@ from accous.core.kernels_rows import effective_rows
 from accous.diagnostics.losses import effective_sample_size
 from accous.model.round import log_events
 from accous.model.safeguards import LENIENT, STRICT, next_veto
-from accous.model.watching import MAX_ROUNDS, NO_ROUNDS, RoundLog, rounds_from_plain
+from accous.model.watching import MAX_ROUNDS, NO_ROUNDS, rounds_from_plain
 from accous.streams import GaussianStream, SquareShift
 from tests.classifiers import drifting_batches, labelled_rows, play
 
@@ -44,9 +44,9 @@ def test_every_round_is_what_the_model_showed_after_it(make_model):
             {
                 "rows": 1 + (model.n_rounds_ - 1) % 3,
                 "effective_rows": model.effective_sample_size_,
-                "share": read.trust_.exponent,
+                "share": read.state_.safeguards.share,
                 "refit": model.n_refits_ > before,
-                "drift": any(each.kind == "shift" and each.round == model.n_rounds_ for each in model.drift_events_),
+                "drift": any(each.kind == "shift" and each.round == model.n_rounds_ for each in model.drift_.events),
                 "adapted": model.estimator_ is not model.fixed_.estimator,
             }
         )
@@ -61,23 +61,10 @@ def test_a_drifting_stream_shows_drift_and_refits():
     stream = GaussianStream(SquareShift(period=100), n_reference=300, n_rounds=200, batch_size=5)
     model = play(AdaptiveClassifier().fit(*stream.reference()), (batch.X for batch in stream))
     history = model.history_
-    assert history.index[history["drift"]].tolist() == [e.round for e in model.drift_events_ if e.kind == "shift"]
+    assert history.index[history["drift"]].tolist() == [e.round for e in model.drift_.events if e.kind == "shift"]
     assert history["drift"].any()
     assert history["adapted"].any()
     assert not history["adapted"].all()
-
-
-def test_the_error_is_that_of_the_rounds_after_which_it_was_read():
-    model = AdaptiveClassifier(adaptation="always").fit(*labelled_rows())
-    read = {}
-    for number, batch in enumerate(drifting_batches(30), start=1):
-        model.adapt(batch)
-        if number % 7 == 0 or number == 30:
-            risk = model.risk_
-            read[number] = (risk.adapted, risk.adapted_low, risk.adapted_high)
-    errors = model.history_[["estimated_error", "estimated_error_low", "estimated_error_high"]]
-    known = errors.dropna()
-    assert dict(zip(known.index, known.itertuples(index=False, name=None), strict=True)) == read
 
 
 def noted(log, weights, n_rows):
@@ -94,14 +81,6 @@ def test_only_the_last_rounds_are_kept():
     assert rows[:, 0].tolist() == list(range(700, n_rounds))
 
 
-def test_a_round_is_predicted_by_what_the_round_before_left():
-    log = RoundLog()
-    for held in (True, False, False, True):
-        log = log.after(None, 4.0, 5, share=1.0, refit=True, drift=False, held=held)
-    # The predictors of the four rounds: fixed, fixed, adapted, adapted; then the fixed one again.
-    assert [log.share_adapted(n_rounds) for n_rounds in (1, 2, 3, 4, 9)] == [1.0, 1.0, 2 / 3, 0.5, 0.5]
-
-
 @pytest.mark.parametrize("n_rounds", [0, 1, 31, 32, 33, 34, 100])
 def test_a_stored_log_goes_on_as_if_it_had_not_been_stored(n_rounds):
     log, weights = NO_ROUNDS, np.ones(4)
@@ -113,6 +92,15 @@ def test_a_stored_log_goes_on_as_if_it_had_not_been_stored(n_rounds):
         assert len(log.blocks) == len(again.blocks)
         assert len(log.waiting) == len(again.waiting)
     assert log.rows().tobytes() == again.rows().tobytes()
+
+
+def test_fit_forgets_the_rounds():
+    X, y = labelled_rows()
+    model = play(AdaptiveClassifier().fit(X, y), drifting_batches(10))
+    play(model, drifting_batches(5))
+    assert model.history_.index.tolist() == list(range(1, 16))
+    assert model.history_["effective_rows"].iloc[-1] == pytest.approx(model.effective_sample_size_)
+    assert len(model.fit(X, y).history_) == 0
 
 
 @pytest.mark.slow
@@ -178,10 +166,8 @@ def logged(caplog, level, *words):
 
 def test_drift_is_logged(caplog):
     caplog.set_level(logging.INFO, logger="accous")
-    model = fitted()
-    for batch in stream(2.0, 200):
-        model.adapt(batch)
-    shifts = [event for event in model.drift_events_ if event.kind == "shift"]
+    model = play(fitted(), stream(2.0, 200))
+    shifts = [event for event in model.drift_.events if event.kind == "shift"]
     assert logged(caplog, "INFO", "the inputs changed")[0].startswith(f"Round {shifts[0].round}: ")
     n_over = sum(event.rounds_to_adapt is not None for event in shifts)
     assert len(logged(caplog, "INFO", "is over")) == n_over > 0
@@ -212,7 +198,7 @@ def test_onsets_in_single_columns_are_logged_once(caplog):
     model = AdaptiveClassifier().fit(np.column_stack((X, np.ones(300))), Y)
     for batch in np.random.default_rng(5).normal(size=(96, 5, 3)):
         model.adapt(np.column_stack((batch, np.full(5, 2.0))))
-    onset = next(event for event in model.drift_events_ if event.kind == "new values")
+    onset = next(event for event in model.drift_.events if event.kind == "new values")
     (message,) = (text for level in ("INFO", "WARNING") for text in logged(caplog, level, "column x3"))
     assert message.startswith(f"Round {onset.round}: ")
 
@@ -233,7 +219,7 @@ def test_nothing_is_printed_unless_logging_is_configured(library_forks):
 import numpy as np, accous
 X = np.random.default_rng(0).normal(size=(50, 2))
 model = accous.AdaptiveClassifier().fit(X, X[:, 0] > 0)
-print(model.adapt(X).n_rounds_)
+print(model.status_.state)
 """
     run = library_forks.run(code, kind="code")
-    assert (run.stdout, run.stderr) == ("1\n", "")
+    assert (run.stdout, run.stderr) == ("uncertain\n", "")

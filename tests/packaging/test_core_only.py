@@ -41,7 +41,7 @@ for ratio in ratios:
     accous.save(model, sys.argv[1])
     resumed = accous.load(sys.argv[1])
     assert (resumed.reference_weight_ == model.reference_weight_).all()
-    assert resumed.trust_.verdict == model.trust_.verdict
+    assert resumed.status_ == model.status_
 print(accous.datasets.load_wine().X.shape, accous.__version__)
 """
 # What cannot be done, and the package that is missing.

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from accous import KMM, AdaptiveClassifier, NoShift, OnlineDensityRatio
-from accous.diagnostics.risk import RiskEstimate
-from accous.diagnostics.trust import Trust
 from accous.exceptions import ParameterError
 from accous.model.safeguards import VETO_STANDARD_ERRORS
 from accous.ratio.base import RatioEstimator
@@ -60,11 +58,8 @@ def test_it_adapts_and_is_judged():
     assert model.state_.safeguards.share > 0.5
     assert model.state_.safeguards.share == model.state_.safeguards.tempered.share
     assert stream.risk(model, alpha=0.0) < stream.risk(fixed, alpha=0.0)
-    assert isinstance(model.trust_, Trust)
-    assert isinstance(model.risk_, RiskEstimate)
-    assert 0.0 < model.risk_.adapted < 0.5
-    assert model.history_in_use_ == 10.0
-    assert model.drift_attribution_.sum() == pytest.approx(1.0)
+    assert model.drift_.columns[0].share > 0.1
+    assert sum(each.share for each in model.drift_.columns) == pytest.approx(1.0)
 
 
 def test_its_record_holds_it_back_where_it_is_wrong():

@@ -12,7 +12,7 @@ IMAGES = sorted(path.name for path in (DOCS / "images").iterdir())
 
 
 # Charts without a twin in dark colours: dark pages turn their lightness round (docs/_static/site.css).
-TURNED = ("pool-*.png", "results-*.png", "speed.png", "support_inbox.png", "trust_*.png")
+TURNED = ("pool-*.png", "results-*.png", "speed.png", "support_inbox.png")
 PHOTOGRAPHS = ("drifting_camera.png",)
 
 

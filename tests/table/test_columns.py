@@ -20,7 +20,7 @@ from accous.table.columns import (
     PlainColumns,
     PlainRowEncoder,
     frame_of_rows,
-    is_category,
+    places_of_categories,
     shown_lines,
     summarize,
 )
@@ -162,7 +162,7 @@ def test_every_column_is_one_again_and_what_was_missing_is_missing(mixed):
         codes, levels = plain[:, column].tolist(), mixed[name].fill_null("(missing)").to_list()
         # One code for each level, missing ones included, and one level for each code.
         assert len({*zip(codes, levels, strict=True)}) == len({*levels}) == len({*codes})
-    assert is_category(encoder.blocks) == [False, True, False, True] + [False] * n_date
+    assert places_of_categories(encoder.blocks) == [1, 3]
     # A category that the reference does not have is missing.
     new = mixed[:3].with_columns(pl.lit("violet").alias("colour"))
     assert np.isnan(PlainColumns(encoder.blocks).fit_transform(encoder.encode(new).X)[:, 1]).all()
@@ -179,7 +179,7 @@ def test_trees_read_many_levels_as_ranks_by_frequency(n_levels):
     counts = [int((column == level).sum()) for level in column]
     slow = [len({other for other in counts if other > own}) for own in counts]
     np.testing.assert_array_equal(codes, slow)
-    assert is_category(encoder.blocks) == [False, n_levels <= 8]
+    assert places_of_categories(encoder.blocks) == ([1] if n_levels <= 8 else [])
     assert ("rank by frequency" in encoder.plans[1].summary()) is (n_levels > 8)
     again = ColumnEncoder.from_json(json.loads(json.dumps(encoder.to_json())))
     assert again.blocks == encoder.blocks

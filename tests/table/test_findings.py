@@ -146,7 +146,7 @@ def test_what_only_the_table_sees_is_a_reason_and_logged(model: Any, caplog: pyt
 
 def test_a_seasonal_change_is_no_event(model: Any) -> None:
     played(model, age=lambda _: [85.0] * 10)
-    rounds = tuple(event.round for event in model.model.drift_events_)
+    rounds = tuple(event.round for event in model.model.drift_.events)
     model.watch = replace(model.watch, columns=NOTHING_FOUND)
     assert model.drift_.events[-1].round == rounds[-1]
     model.seasons = replace(start_seasons(model.model.n_features_in_), seasonal=rounds)

@@ -315,12 +315,12 @@ def test_seasons_judge_the_changes_of_the_weights_and_not_those_of_single_column
         X[:, 0] += 2.0 * (number > 60)
         X[:1, 1] += 9.0 * (number > 130)
         table_model.run_round(X, times=86_400.0 * (number + np.arange(5) / 5))
-        shifts = [event.round for event in model.drift_events_ if event.kind == "shift"]
+        shifts = [event.round for event in model.drift_.events if event.kind == "shift"]
         assert not shifts or table_model.seasons.event_round == shifts[-1]
-        kinds_of_the_last |= {event.kind for event in model.drift_events_[-1:] if shifts}
+        kinds_of_the_last |= {event.kind for event in model.drift_.events[-1:] if shifts}
     assert kinds_of_the_last == {"shift", "outside"}
     assert {event.kind for event in table_model.seasonal_events_} <= {"shift"}
-    assert len(table_model.drift_.events) + len(table_model.seasonal_events_) == len(model.drift_events_)
+    assert len(table_model.drift_.events) + len(table_model.seasonal_events_) == len(model.drift_.events)
 
 
 # --- what moved beyond the season ----------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def after_a_cycle(seasonal):
 
 
 def test_the_hour_of_the_day_has_not_moved_and_what_it_explains_is_saved(seasonal, after_a_cycle, tmp_path):
-    without_season = dict(zip(("temp", "z", "x"), after_a_cycle.model.drift_attribution_, strict=True))
+    without_season = dict(zip(("temp", "z", "x"), after_a_cycle.model.state_.watch.column_shares, strict=True))
     assert without_season["temp"] > 0.9
     assert after_a_cycle.seasons.explained[0] > 0.8 * after_a_cycle.model.state_.watch.column_parts[0]
     first_day = play(accous.load(seasonal), 0.0, 1.0)
@@ -382,7 +382,7 @@ def test_the_hour_of_the_day_has_not_moved_and_what_it_explains_is_saved(seasona
 def test_a_shift_on_top_of_the_cycle_has_moved_and_stays(seasonal, after_a_cycle, tmp_path):
     accous.save(after_a_cycle, tmp_path / "model")
     model = play(accous.load(tmp_path / "model"), 4.25, 5.0, shift=2.0)
-    raw = dict(zip(("temp", "z", "x"), model.model.drift_attribution_, strict=True))
+    raw = dict(zip(("temp", "z", "x"), model.model.state_.watch.column_shares, strict=True))
     assert raw["z"] < 0.9
     assert model.current().drift_attribution["z"] > max(raw["z"], 0.9)
     assert sum(model.current().drift_attribution.values()) == pytest.approx(1.0)

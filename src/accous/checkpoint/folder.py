@@ -365,7 +365,7 @@ def _require_same_rows(n_labels: int, state: dict[str, Any]) -> None:
     n_weights = len(state["weights"])
     if n_labels != n_weights:
         raise CheckpointError(
-            f"The folder has {n_labels} labels but {n_weights} weights: the model was extended while it was saved. "
+            f"The folder has {n_labels} labels but {n_weights} weights: they are of different saves. "
             "Restore the folder from a copy, or fit and save again."
         )
 

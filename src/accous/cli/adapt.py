@@ -26,7 +26,7 @@ from accous.text import count
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.diagnostics.messages import LossScale
+    from accous.diagnostics.scales import LossScale
     from accous.table.adapt import AdaptJob
     from accous.table.runs import Job
 
@@ -131,7 +131,7 @@ def _remark_on_nothing(job: AdaptJob, remarks: Console) -> None:
 
 def _scale(job: AdaptJob) -> LossScale:
     """Return how errors are written."""
-    from accous.diagnostics.messages import LossScale
+    from accous.diagnostics.scales import LossScale
 
     return LossScale(job.table_model.model.task_.loss_name)
 

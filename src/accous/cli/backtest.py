@@ -13,6 +13,8 @@ from accous.exceptions import DataError, ParameterError
 from accous.table.options import BacktestOptions
 
 if TYPE_CHECKING:
+    from accous.diagnostics.evidence import Look
+    from accous.diagnostics.scales import LossScale
     from accous.model.backtest import Backtest
     from accous.table.fit import FitJob
 
@@ -27,6 +29,10 @@ Examples:
 
 `accous backtest reference.csv --label y --time date --json | jq .verdict`
 """
+_HEADINGS = ("rows", "reference rows", "measured (fixed)", "estimated", "measured (adapted)", "drift")
+_DRIFT_NOTE = (
+    "Drift: 0 means that recent rows look like the reference, 1 that a classifier tells them apart without error."
+)
 
 
 def backtest(options: BacktestOptions) -> int:
@@ -86,13 +92,22 @@ def _records(found: Backtest) -> list[dict[str, float | None]]:
 def _print(found: Backtest, job: FitJob) -> None:
     from rich.table import Table
 
-    from accous.diagnostics.trust import DRIFT_NOTE, HEADINGS, look_cells
-
     console = results_console()
     table = Table(title=f"Backtest of the predictor {job.estimator}")
-    for heading in HEADINGS:
+    for heading in _HEADINGS:
         table.add_column(heading, no_wrap=heading == "rows")
     for look in found.looks:
-        table.add_row(*look_cells(look, found.scale))
+        table.add_row(*_cells(look, found.scale))
     console.print(table)
-    say(console, *filter(None, (DRIFT_NOTE, found.sentences[0], found.how, found.sentences[1])))
+    say(console, *filter(None, (_DRIFT_NOTE, found.sentences[0], found.how, found.sentences[1])))
+
+
+def _cells(look: Look, scale: LossScale) -> tuple[str, ...]:
+    """Return one row of the table; rows are counted from 1, and both ends of a range belong to it."""
+    errors = (look.error_fixed, look.estimate_fixed, look.error_adapted)
+    return (
+        f"{look.start + 1:,} to {look.stop:,}",
+        f"{look.n_reference:,}",
+        *("unknown" if math.isnan(error) else scale.shown(error) for error in errors),
+        "unknown" if math.isnan(look.drift) else f"{look.drift:.2f}",
+    )

@@ -77,7 +77,7 @@ def _learned(job: LabelJob, before: tuple[LearningEvent, ...]) -> str:
 def _remarks(counted: LabelsCounted) -> list[str]:
     """Say how the labels were joined, and what became of those that were not counted now."""
     texts = [f"{counted.joined_by[0].upper()}{counted.joined_by[1:]}."]
-    if not (counted.n_counted or counted.n_earlier or counted.n_corrected):
+    if not (counted.n_counted or counted.n_corrected):
         texts.append("Nothing new: labels of these rows were counted before.")
     elif counted.n_before:
         texts.append(
@@ -93,9 +93,6 @@ def _remarks(counted: LabelsCounted) -> list[str]:
         texts.append(count(counted.n_repeated, "row repeats", "rows repeat") + " a label.")
     lacking = ((counted.n_missing, "label"), (counted.n_unnamed, counted.place_column))
     texts += [count(number, "row has", "rows have") + f" no {what}." for number, what in lacking if number]
-    if counted.n_earlier:
-        earlier = count(counted.n_earlier, "label is", "labels are")
-        texts.append(f"{earlier} about predictions from before rows joined the reference: not counted.")
     if counted.unseen:
         names = ", ".join(f"{name} ({n_rows:,})" for name, n_rows in counted.unseen.items())
         texts.append(f"Labels that the reference does not have count as errors: {names}.")

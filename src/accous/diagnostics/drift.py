@@ -27,8 +27,6 @@ _RESTING_RANGE = 0.1
 MOST_LOOKS = 32
 _LOOKS_TO_RECALL = 3
 _NEARLY_ALL = 0.9
-LONGEST_SHIFT = MOST_LOOKS * ROUNDS_BETWEEN_LOOKS
-"""Rounds after which a change is over even if the weights still move."""
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,9 @@ import numpy as np
 
 from accous.arrays import FloatArray
 from accous.diagnostics.losses import LEVEL
-from accous.diagnostics.messages import ERRORS, LossScale
+from accous.diagnostics.scales import ERRORS, LossScale
 
-# Smallest deviation that is assumed: no backtest is long enough to exclude three points.
-_SMALLEST_SPREAD = 0.03
 LARGEST_UNEXPLAINED = 0.04
-FEWEST_LOOKS, LARGEST_MEAN, LARGEST_SPREAD = 5, 0.05, 0.08
 _COMPARED = ("error_fixed", "error_adapted", "estimate_fixed", "estimate_adapted")
 _Z = NormalDist().inv_cdf(0.5 + LEVEL / 2.0)
 
@@ -112,16 +109,6 @@ class Evidence:
     drift: float
     gain: float
     one: float | None = None
-
-    @property
-    def held(self) -> bool:
-        """Whether the estimates were close to the truth, in enough looks to say so."""
-        return (
-            self.n_looks >= FEWEST_LOOKS
-            and self.fixed.unexplained < LARGEST_UNEXPLAINED
-            and abs(self.fixed.mean) <= LARGEST_MEAN
-            and math.hypot(self.fixed.spread, self.fixed.shift) <= LARGEST_SPREAD
-        )
 
 
 # Without a backtest nothing is known about drift of any strength: an interval grows with all the drift there is.

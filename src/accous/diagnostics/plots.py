@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.evidence import Look
-from accous.diagnostics.messages import ERRORS, LossScale
-from accous.diagnostics.risk import RiskEstimate
+from accous.diagnostics.performance import Estimate
+from accous.diagnostics.scales import ERRORS, LossScale
 from accous.exceptions import DataError, MissingExtraError
 
-__all__ = ["plot_attribution", "plot_backtest", "plot_history", "plot_risk"]
+__all__ = ["plot_attribution", "plot_backtest", "plot_history", "plot_performance"]
 
 # Okabe and Ito's colours are distinguishable with any kind of colour vision.
 _ADAPTED, _FIXED, _EVENT = "#0072B2", "#D55E00", "#999999"
@@ -30,7 +30,7 @@ def plot_attribution(shares: ArrayLike, names: Sequence[str] | None = None) -> A
     Parameters
     ----------
     shares : array of shape (n_features,) or (n_times, n_features)
-        ``drift_attribution_`` of a model. One dimension gives bars, largest first, at most thirty. Two dimensions, with
+        Shares of the columns of a model. One dimension gives bars, largest first, at most thirty. Two dimensions, with
         one row per time, give a heat map over time.
     names : sequence of str, optional
         Names of the columns.
@@ -101,9 +101,9 @@ def plot_history(rounds: ArrayLike, history: ArrayLike, events: Sequence[DriftEv
     Parameters
     ----------
     rounds, history : arrays of shape (n_times,)
-        Rounds, and ``history_in_use_`` after each.
+        Rounds, and how much history was in use after each.
     events : sequence of DriftEvent
-        ``drift_events_`` of the model.
+        ``drift_.events`` of the model.
     """
     x, y = _same_length("rounds", rounds, "history", history)
     figure, axes = _make_figure()
@@ -120,38 +120,28 @@ def plot_history(rounds: ArrayLike, history: ArrayLike, events: Sequence[DriftEv
     return figure
 
 
-def plot_risk(
-    rounds: ArrayLike,
-    risks: Sequence[RiskEstimate],
-    *,
-    true_adapted: ArrayLike | None = None,
-    true_fixed: ArrayLike | None = None,
-) -> Any:
-    """Draw estimated errors with their intervals, and the true errors if they are known.
+def plot_performance(rounds: ArrayLike, estimates: Sequence[Estimate], *, true: ArrayLike | None = None) -> Any:
+    """Draw the value of a metric with its interval, its value at fit, and the true value if that is known.
 
     Parameters
     ----------
     rounds : array of shape (n_times,)
-    risks : sequence of RiskEstimate
-        ``risk_`` after each of these rounds.
-    true_adapted, true_fixed : arrays of shape (n_times,), optional
-        Known or observed errors, for comparison.
+    estimates : sequence of Estimate
+        ``performance()`` after each of these rounds.
+    true : array of shape (n_times,), optional
     """
-    x, _ = _same_length("rounds", rounds, "risks", np.zeros(len(risks)))
+    x, value = _same_length("rounds", rounds, "estimates", [each.value for each in estimates])
     figure, axes = _make_figure()
-    for name, colour, true in (("fixed", _FIXED, true_fixed), ("adapted", _ADAPTED, true_adapted)):
-        middle, low, high = (
-            100.0 * np.array([getattr(risk, name + end) for risk in risks]) for end in ("", "_low", "_high")
-        )
-        axes.plot(x, middle, color=colour, label=f"{name}: estimate, {risks[0].level:.0%} interval")
-        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0.0)
-        if true is not None:
-            _, y = _same_length("rounds", rounds, f"true_{name}", true)
-            axes.plot(x, 100.0 * y, color=colour, linestyle=":", linewidth=2.2, label=f"{name}: true")
+    axes.plot(x, value, color=_ADAPTED, label="estimate, 90% interval")
+    ends = ([getattr(each, end) for each in estimates] for end in ("low", "high"))
+    axes.fill_between(x, *ends, color=_ADAPTED, alpha=0.15, linewidth=0.0)
+    axes.axhline(estimates[0].at_fit, color=_FIXED, linewidth=1.0, label="at fit")
+    if true is not None:
+        axes.plot(*_same_length("rounds", rounds, "true", true), color=_ADAPTED, linestyle=":", label="true")
     axes.set_xlabel("round")
-    axes.set_ylabel("error (%)")
-    axes.legend(frameon=False, ncols=2)
-    axes.set_title("Error without labels", loc="left", fontweight="bold")
+    axes.set_ylabel(estimates[0].metric)
+    axes.legend(frameon=False, ncols=3)
+    axes.set_title("Performance", loc="left", fontweight="bold")
     return figure
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,19 +14,18 @@ from sklearn.dummy import DummyClassifier
 from sklearn.utils import _safe_indexing
 
 from accous.arrays import FloatArray, IntArray
-from accous.diagnostics.evidence import FEWEST_LOOKS, Evidence, Look, measure_evidence
+from accous.diagnostics.evidence import Evidence, Look, measure_evidence
 from accous.diagnostics.losses import effective_sample_size
-from accous.diagnostics.messages import ERRORS, LossScale
-from accous.diagnostics.trust import LARGEST_SHIFT
+from accous.diagnostics.scales import ERRORS, LossScale
 from accous.exceptions import DataError, ParameterError, TrapWarning
 from accous.model.order import Order, OrderKind, find_order, read_order
 from accous.model.predictors import ErmRecipe
 from accous.model.round import under_guard
-from accous.model.safeguards import DOUBTED, FREE, NEVER, choose_guard
+from accous.model.safeguards import DOUBTED, FREE, NEVER, Guard, choose_guard
 from accous.model.tasks import Task, read_base_weights, read_one_column, require_as_many
 from accous.parameters import require_integer
 from accous.text import count
-from accous.threads import one_blas_thread, one_openmp_thread_if_few
+from accous.threads import one_blas_thread
 from accous.validation import count_rows
 
 # --- The backtest: replay labelled history as if it were a stream, and compare what the model claims with the
@@ -35,8 +33,6 @@ from accous.validation import count_rows
 
 
 CUTS = (0.4, 0.6, 0.8)
-# For a reference that has grown: half of the rows are played once. Above 900 rows, a verdict has its five looks.
-QUICK_CUTS = (0.5,)
 FEWEST_ROWS = 100
 _SMALLEST_BLOCK = 100
 _MOST_NAMED = 5
@@ -70,7 +66,7 @@ class Backtest:
     >>> y = X[:, 0] + rng.normal(size=1000) > 0
     >>> result = backtest(AdaptiveClassifier(), X, y)
     >>> len(result.looks), result.verdict
-    (12, 'verified')
+    (12, 'adapt')
     """
 
     n_reference: int
@@ -81,25 +77,25 @@ class Backtest:
     later_classes: tuple[str, ...] = ()
 
     @property
+    def guard(self) -> Guard:
+        """When the adapted model predicts, as the replay advises."""
+        return choose_guard(self.evidence, self.adaptation)
+
+    @property
     def verdict(self) -> str:
-        """``"verified"``, ``"not verified"`` or ``"contradicted"``: whether label-free estimates met the truth."""
-        if self.evidence is None:
-            return "not verified"
-        if self.evidence.fixed.shift >= LARGEST_SHIFT:
-            return "contradicted"
-        return "verified" if self.evidence.held else "not verified"
+        """``"adapt"``, ``"adapt with care"`` or ``"do not adapt"``."""
+        return {"strict": "adapt with care", "off": "do not adapt"}.get(self.guard.name, "adapt")
 
     @property
     def sentences(self) -> tuple[str, str]:
-        """Two sentences: about the label-free error, and about adaptation."""
+        """Two sentences: about the error from the weighted reference, and about adaptation."""
         if self.evidence is None:
             return "The backtest could not estimate any error: the reference has too few rows of some class.", ""
         errors = np.array([(look.error_fixed, look.estimate_fixed) for look in self.looks])
         truth, estimate = map(self.scale.shown, np.nanmean(errors, axis=0).tolist())
         mean = f"mean of {count(len(self.looks), 'look')}"
-        outcome = f"{self.verdict}{self._reason}"
-        first = f"Backtest: estimated {self.scale.name} {estimate}, measured {truth} ({mean}): {outcome}."
-        guard, gain = choose_guard(self.evidence, self.adaptation), self.evidence.gain
+        first = f"Backtest: {self.scale.name} from the weighted reference {estimate}, true {truth} ({mean})."
+        guard, gain = self.guard, self.evidence.gain
         if guard is NEVER:
             return first, guard.sentence
         size = self.scale.difference(abs(gain) * self.scale.one)
@@ -108,13 +104,6 @@ class Backtest:
         # A gain that decides nothing is one on these rows, and no promise.
         where = " on the replayed rows" if guard is DOUBTED else ""
         return first, f"Adaptation would have {change}{where}. {guard.sentence}"
-
-    @property
-    def _reason(self) -> str:
-        """Why nothing is verified, if too few looks are the reason."""
-        assert self.evidence is not None
-        is_short = self.verdict == "not verified" and self.evidence.n_looks < FEWEST_LOOKS
-        return f", because at least {FEWEST_LOOKS} looks are needed" if is_short else ""
 
     @property
     def how(self) -> str:
@@ -310,25 +299,26 @@ def _replay(model: Any, history: _History, first: int, batch_size: int) -> Itera
 def _look(part: Any, history: _History, block: tuple[int, int], losses: FloatArray) -> Look:
     start, stop = block
     losses_fixed = part.losses_on(history.y[start:stop], part.predict_fixed(history.rows(start, stop)))
-    risk, weights = part.sampling_risk(), history.weights[start:stop]
+    weights = history.weights[start:stop]
+    (adapted, adapted_low, adapted_high), (fixed, fixed_low, fixed_high) = part.current().weighted_losses()
     return Look(
         n_reference=len(part.task_),
         start=start,
         stop=stop,
         error_fixed=history.mean(losses_fixed, start, stop),
         error_adapted=history.mean(losses, start, stop),
-        estimate_fixed=risk.fixed,
-        estimate_adapted=risk.adapted,
-        half_width_fixed=max(risk.fixed_high - risk.fixed, risk.fixed - risk.fixed_low),
-        half_width_adapted=max(risk.adapted_high - risk.adapted, risk.adapted - risk.adapted_low),
-        drift=part.coverage_.drift_strength,
+        estimate_fixed=fixed,
+        estimate_adapted=adapted,
+        half_width_fixed=max(fixed_high - fixed, fixed - fixed_low),
+        half_width_adapted=max(adapted_high - adapted, adapted - adapted_low),
+        drift=part.current().coverage.drift_strength,
         n_effective=effective_sample_size(weights) if weights.any() else 0.0,
         square_fixed=history.mean(losses_fixed**2, start, stop),
         square_adapted=history.mean(losses**2, start, stop),
     )
 
 
-# --- Predictors of the halves of a reference in order of time, and how far they disagree
+# --- Fits on a part of a reference
 
 
 @dataclass(frozen=True)
@@ -368,76 +358,7 @@ class ReferenceParts:
         return self.recipe.on(X, task).fit(weights, None)
 
 
-class TimeHalves:
-    """Two predictors, fitted on the first and the second half of the reference in order of time, on first use.
-
-    Where they disagree on recent rows, the relation between inputs and label that the model learned is not settled, or
-    the rows lie outside what either half has seen.
-
-    Parameters
-    ----------
-    parts : ReferenceParts
-    order : array of shape (n_rows,)
-        The rows in order of time.
-    """
-
-    def __init__(self, parts: ReferenceParts, order: IntArray) -> None:
-        self._parts, self._order = parts, order
-
-    @cached_property
-    def _predictors(self) -> list[Any] | None:
-        try:
-            with one_blas_thread():
-                return [self._parts.fit(rows) for rows in np.array_split(self._order, 2)]
-        except ValueError:
-            # The user's estimator could not be fitted on a half.
-            return None
-
-    @cached_property
-    def _differences_on_reference(self) -> FloatArray | None:
-        return self._differences(self._parts.X)
-
-    def prepare(self) -> bool:
-        """Fit the predictors now, and return whether that was possible."""
-        return self._predictors is not None
-
-    @property
-    def takes_numbers(self) -> bool:
-        """Whether the predictors take rows as arrays of numbers, in the form in which recent rows are kept."""
-        X = self._parts.X
-        return self._parts.has_numbers or (isinstance(X, np.ndarray) and X.dtype == np.float64)
-
-    def disagreement(self, rows: Any) -> float:
-        """Mean loss of one predictor where the other is right; NaN if one could not be fitted.
-
-        Of classes, this is the share of the rows on which they disagree.
-        """
-        losses = self._differences(rows)
-        return float("nan") if losses is None else float(np.mean(losses))
-
-    def disagreement_on_reference(self, weights: FloatArray) -> float:
-        """Return the same mean over the reference, weighted to match recent rows.
-
-        It stands for the recent rows where these are not kept in the form that the predictors take. One of the two
-        knows each of these rows, so a predictor that learns its rows by heart disagrees a little more than on new ones.
-        """
-        losses = self._differences_on_reference
-        return float("nan") if losses is None else float(np.average(losses, weights=weights))
-
-    def _differences(self, rows: Any) -> FloatArray | None:
-        if self._predictors is None:
-            return None
-        with one_blas_thread(), one_openmp_thread_if_few(count_rows(rows)):
-            first, second = (np.asarray(predictor.predict(rows)) for predictor in self._predictors)
-        return self._parts.task.losses(self._parts.task.errors_on(first, second))
-
-
-# --- What labelled history says about a model: the backtest of its reference, repeated when rows join it
-
-
-_NO_ORDER = "Rows without an order in time have joined the reference, so nothing has checked the estimates since."
-_TOO_FEW_ROWS = f"The reference has fewer than {FEWEST_ROWS} rows, too few to replay them."
-_NO_REPLAY = "The reference could not be replayed: a part of it alone could not be fitted."
+# --- What labelled history says about a model
 
 
 @dataclass(frozen=True)
@@ -451,18 +372,12 @@ class Verification:
     order : array of shape (n_reference,), optional
         The rows, oldest first; None if they have no order in time.
     backtest : Backtest, optional
-        The replay of the reference.
-    unverified : str
-        Why there is none although there is an order, or was one.
-    halves : TimeHalves, optional
-        Predictors of the earlier and of the later half.
+        The replay of the reference; None without an order, with few rows, or if a part could not be fitted alone.
     """
 
     found: Order
     order: IntArray | None = None
     backtest: Backtest | None = None
-    unverified: str = ""
-    halves: TimeHalves | None = None
 
 
 def order_of(model: Any, X: Any, order: Any) -> tuple[Order, IntArray | None]:
@@ -485,43 +400,25 @@ def verify(
     on_progress: Callable[[float], None] = lambda _: None,
 ) -> Verification:
     """Replay the reference of a model that is being fitted, if it has an order in time."""
-    if time_order is None:
-        return Verification(found, unverified=found.sentence if found.kind is OrderKind.ONE_DAY else "")
-    halves = halves_of(model, time_order)
-    if isinstance(order, Backtest):
-        return Verification(found, time_order, order, "", halves)
-    return Verification(found, time_order, *_replay_or_reason(model, X, y, time_order, CUTS, on_progress), halves)
+    if time_order is None or isinstance(order, Backtest):
+        return Verification(found, time_order, order if isinstance(order, Backtest) else None)
+    return Verification(found, time_order, _replay_or_none(model, X, y, time_order, on_progress))
 
 
-def _replay_or_reason(
-    model: Any,
-    X: Any,
-    y: Any,
-    order: IntArray,
-    cuts: tuple[float, ...],
-    on_progress: Callable[[float], None] = lambda _: None,
-) -> tuple[Backtest | None, str]:
-    """Return the backtest, or why there is none."""
+def _replay_or_none(
+    model: Any, X: Any, y: Any, order: IntArray, on_progress: Callable[[float], None]
+) -> Backtest | None:
     if len(order) < FEWEST_ROWS:
-        return None, _TOO_FEW_ROWS
+        return None
     unfitted = clone(model)
     if is_classifier(model):
         unfitted.set_params(class_weight=None)  # the base weights have them already
     if hasattr(model, "combination_"):
         unfitted.combination_ = model.combination_
-    given: dict[str, Any] = {"sample_weight": model.base_weight_, "cuts": cuts, "on_progress": on_progress}
     try:
-        return backtest(unfitted, X, y, order=order.argsort(), **given), ""
+        return backtest(
+            unfitted, X, y, order=order.argsort(), sample_weight=model.base_weight_, on_progress=on_progress
+        )
     except ValueError:
-        # No fit on some part of the reference alone, perhaps by the user's estimator: nothing is verified.
-        return None, _NO_REPLAY
-
-
-def halves_of(model: Any, time_order: IntArray | None) -> TimeHalves | None:
-    """Return what makes the predictors of the halves; None without an order in time."""
-    if time_order is None:
+        # No fit on some part of the reference alone, perhaps by the user's estimator.
         return None
-    parts = ReferenceParts(
-        model.reference_, model.task_, model.base_weight_, model._recipe(), has_numbers=model._has_numbers
-    )
-    return TimeHalves(parts, time_order)

@@ -16,22 +16,16 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 
-from accous.arrays import BoolArray, FloatArray, IntArray, from_plain, to_plain
+from accous.arrays import FloatArray, IntArray, from_plain, to_plain
 from accous.diagnostics.conformal import conformal_intervals, conformal_sets
-from accous.diagnostics.coverage import Coverage
-from accous.diagnostics.drift import DriftEvent, ReferenceColumns, Regime
-from accous.diagnostics.labels import Audit, JudgedRows, MeasuredError
+from accous.diagnostics.drift import ReferenceColumns, Regime
 from accous.diagnostics.losses import read_loss
-from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.status import Status
-from accous.diagnostics.trust import Trust
 from accous.exceptions import DataError, ParameterError
 from accous.model.backtest import (
     Backtest,
     ReferenceParts,
-    TimeHalves,
     Verification,
-    halves_of,
     order_of,
     verify,
 )
@@ -46,7 +40,6 @@ from accous.model.heldout import (
     read_measures,
     split_rows,
 )
-from accous.model.labels import is_before_joining, judge_late_rows, with_labels
 from accous.model.learning import (
     Fitted,
     Learning,
@@ -93,7 +86,6 @@ from accous.model.safeguards import ADAPTATIONS, FREE, FixedModel, choose_guard
 from accous.model.snapshot import Snapshot, state_html
 from accous.model.tasks import (
     ClassTask,
-    LateTruths,
     NumberTask,
     Task,
     read_base_weights,
@@ -364,23 +356,12 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
 
     # --- labels that come late ----------------------------------------------------------------------------------
 
-    def observe(
-        self,
-        X: Any,
-        y: Any,
-        predicted: Any = None,
-        predicted_fixed: Any = None,
-        estimated: Any = None,
-        intervals: Any = None,
-        rounds: Any = None,
-        *,
-        probability: Any = None,
-        learn: bool = True,
-    ) -> Self:
+    def observe(self, X: Any, y: Any, *, predicted: Any = None, probability: Any = None, learn: bool = True) -> Self:
         """Count labels that arrived late, for any rows of the stream in any order: they tell ``performance``.
 
         The labels are measured before anything is learned from them. A class that the reference does not have counts as
-        an error of both models and is counted by name.
+        an error, unless it was predicted.
+
         Then the model learns from them. Its predictor is refitted on the reference and the labels, where the past
         fades, whenever 25 labels are new, or a tenth of those before, at most 100. It predicts together with the one
         that knows no labels; the share of each depends on how well it predicted the labels before it learned from them.
@@ -390,22 +371,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         Parameters
         ----------
         X : array or frame of shape (n_rows, n_features), or None
-            The rows. None if you only have predictions: then ``predicted`` is needed, and the rows are not tested for
-            a changed P(y | x).
+            The rows. None if you only have predictions: then ``predicted`` is needed.
         y : array of shape (n_rows,)
-            Their labels, oldest first: each row counts a little less than the next.
+            Their labels.
         predicted : array of shape (n_rows,), optional
             What ``predict`` returned for these rows at the time. None predicts them now.
-        predicted_fixed : array of shape (n_rows,), optional
-            The same for the fixed model, ``fixed_.estimator``.
-        estimated : array of shape (n_rows, 3), optional
-            The estimated error at the time of each row and the ends of its interval, to compare with; NaN where it is
-            not known. None takes ``risk_`` at the time of this call.
-        intervals : array of shape (n_rows, 2), optional
-            Of a regressor, what ``predict_interval`` returned at the time with ``alpha=0.1``; NaN where there was none.
-            ``measured_.intervals`` then counts how many true numbers lay inside.
-        rounds : array of shape (n_rows,), optional
-            ``n_rounds_`` when each row was predicted; NaN where it is not known. Needs ``predicted``.
         probability : float or array of shape (n_rows,), optional
             With which each row was chosen to be labelled, as ``ask`` returns it. Such labels decide how good the model
             is. None says that the labels merely arrived, perhaps for rows of a certain kind: they decide only if they
@@ -420,26 +390,15 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             raise DataError("observe needs the rows X, or what was predicted for them: pass X or predicted.")
         n_rows = count_rows(y) if rows is None else count_rows(rows)
         late = self.task_.read_late(y, n_rows)
-        if rounds is not None and predicted is None:
-            raise ParameterError("rounds says when rows were predicted: pass predicted too, or leave rounds out.")
-        if rounds is not None and np.shape(rounds) != (n_rows,):
-            raise DataError(f"rounds must have the shape ({n_rows},), got {np.shape(rounds)}.")
-        if n_rows == 0:
+        if not n_rows:
             return self
-        given = {"predicted": predicted, "predicted_fixed": predicted_fixed, "estimated": estimated}
-        # The whole comparison: rows that join meanwhile would change the reference in the middle of it.
         with self.lock(), unchanged_on_failure(self):
-            if predicted is None and self.state_.learning is not None:
-                given["predicted"] = self._predicted("predict", rows)
-            narrow = self._narrow(X), self._narrow(rows)
-            judged = judge_late_rows(self.current(), *narrow, late, intervals=intervals, **given)
-            self._measure(narrow[1], late, given["predicted"], probability, rounds)
-            self.add_judged_rows(judged, rounds)
+            self._measure(rows, late, predicted, probability)
             if learn and rows is not None:
                 self._learn(rows, late)
         return self
 
-    def _measure(self, rows: Any, late: LateTruths, predicted: Any, probability: Any, rounds: Any) -> None:
+    def _measure(self, rows: Any, late: NDArray[Any], predicted: Any, probability: Any) -> None:
         """Keep labels with what was predicted of their rows, and let the alarm see them."""
         current, state = self.current(), self.state_
         with one_blas_thread(), naming_values(rows, self.reference_):
@@ -452,10 +411,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
                 probability=probability,
                 n_rows=state.n_rows,
             )
-            if rounds is not None:
-                new = new[~is_before_joining(state, rounds)]
-            if not len(new):
-                return
             labelled = (new[:0] if state.labelled is None else state.labelled).after(new)
             after = replace(state, labelled=labelled, alarm=current.alarm)
             self._replace_state(after, with_new_labels=True)
@@ -464,15 +419,15 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
                 alarm = after.alarm.after_labels(self.rules_, labelled[-len(new) :].labels(weights), state.n_rounds)
                 self._replace_state(replace(self.state_, alarm=alarm), with_new_labels=True)
 
-    def _learn(self, rows: Any, late: LateTruths) -> None:
+    def _learn(self, rows: Any, late: NDArray[Any]) -> None:
         """Keep labelled rows of now, and learn from them if there are enough; labels of another type cannot be classes.
 
         The lock is held.
         """
-        usable = np.flatnonzero(self.task_.can_be_classes(late.values))
+        usable = np.flatnonzero(self.task_.can_be_classes(late))
         if not len(usable):
             return
-        y = [late.values[row] for row in usable.tolist()]
+        y = late[usable].tolist()
         rows, n_rows, learning = _take(rows, usable), len(usable), self.state_.learning
         n_seen = 0 if learning is None else learning.n_seen
         # Without rounds, the labels are all that is known of the stream.
@@ -602,77 +557,28 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         chosen = np.flatnonzero(is_drawn(first + np.arange(n_rows, dtype=np.int64), float(n), seed))
         return chosen, np.full(len(chosen), float(n))
 
-    def is_before_joining(self, rounds: Any) -> BoolArray:
-        """Return which rows were predicted before rows last joined the reference; none if none joined.
-
-        Parameters
-        ----------
-        rounds : array of shape (n_rows,)
-            ``n_rounds_`` when each row was predicted; NaN where it is not known.
-        """
-        return is_before_joining(self.state_, rounds)
-
-    def add_judged_rows(self, rows: JudgedRows, rounds: Any = None) -> None:
-        """Count labelled rows that were already compared with their predictions.
-
-        Parameters
-        ----------
-        rows : JudgedRows
-        rounds : array of shape (n_rows,), optional
-            As for `observe`.
-        """
-        with self.lock():
-            rows = rows if rounds is None else rows.part(~is_before_joining(self.state_, rounds))
-            if len(rows):
-                self._replace_state(with_labels(self.state_, rows), with_new_labels=True)
-
     def forget_labels(self) -> None:
         """Measure as if no label had come yet."""
         with self.lock():
-            self._replace_state(replace(self.state_, late_labels=None, labelled=None, alarm=None), with_new_labels=True)
+            self._replace_state(replace(self.state_, labelled=None, alarm=None), with_new_labels=True)
 
-    def note_risk(self, number: int, risk: RiskEstimate) -> None:
-        """Note the error that was estimated after a round, in the history, when other rounds have followed.
+    def note(self, number: int, read: Read) -> None:
+        """Note what was read of a round in the history, when other rounds have followed.
 
         Parameters
         ----------
         number : int
             The round.
-        risk : RiskEstimate
+        read : Read
+            Of the snapshot of that round.
         """
         with self.lock():
-            rounds = self.state_.rounds.noting(self.state_.n_rounds - number, Read(risk))
+            rounds = self.state_.rounds.noting(self.state_.n_rounds - number, read)
             self._replace_state(replace(self.state_, rounds=rounds))
 
     def class_weights(self, task: Task) -> FloatArray:
         """Return by what the base weights of the rows are multiplied."""
         return np.ones(len(task))
-
-    def audit(self, X: Any, y: Any) -> Audit:
-        """Compare the error on labelled rows with the error to expect from the reference.
-
-        The rows may come from any round: they are compared with the reference weighted to match them. The model does
-        not learn from them.
-
-        Parameters
-        ----------
-        X : array or frame of shape (n_rows, n_features)
-            At least one row.
-        y : array of shape (n_rows,)
-            Their labels; those of a classifier are among ``classes_``.
-        """
-        self._require_fitted("state_")
-        X = select_columns(self, X)
-        rows = self._read(X, reset=False, min_rows=0)
-        if count_rows(rows) == 0:
-            raise DataError("audit needs at least one labelled row, got none.")
-        truths = self.task_.read_known(y, count_rows(rows))
-        current = self.current()
-        with one_blas_thread():
-            current.require_errors("audit")
-            with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
-                predicted = np.asarray(current.predictor.predict(rows))
-            return current.audit(self.task_.errors_on(truths, predicted), rows, X)
 
     def losses_on(self, y: NDArray[Any], predicted: NDArray[Any]) -> FloatArray:
         """Return the losses of predictions.
@@ -764,59 +670,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         self.rules_ = replace(self.rules_, held_out=self.holding_out_)
 
     @property
-    def risk_(self) -> RiskEstimate:
-        """Label-free estimates of the current errors of the predictor in use and of the fixed predictor.
-
-        The intervals are widened and shifted by what the backtest showed and by the drift now. Without a backtest they
-        are widened by the drift alone.
-        """
-        return self.current().risk
-
-    @property
-    def risk_estimate_(self) -> float:
-        """Label-free estimate of the current error, computed on the first read in a round."""
-        return self.current().risk_estimate
-
-    def sampling_risk(self) -> RiskEstimate:
-        """Return the same estimates with intervals that account for sampling alone.
-
-        They are too narrow, even where P(y | x) stays and rows are exchangeable in time: on simulated streams they hold
-        the true error in 69 to 90 % of the cases, where 90 % is intended (docs/trust.md).
-        """
-        return self.current().sampling_risk
-
-    @property
-    def trust_(self) -> Trust:
-        """Three answers and a verdict, with their evidence."""
-        return self.current().trust
-
-    @property
-    def measured_(self) -> MeasuredError | None:
-        """The error that late labels have measured, and whether it contradicts the estimate; None without labels."""
-        return self.current().measured
-
-    @property
-    def coverage_(self) -> Coverage:
-        """How well the reference covers the recent rows: jointly, and column by column."""
-        return self.current().coverage
-
-    @property
-    def latest_coverage_(self) -> Coverage:
-        """How the reference lies beside the last 64 rows alone, which the weights follow; nothing about columns."""
-        return self.current().latest_coverage
-
-    @property
-    def drift_attribution_(self) -> FloatArray:
-        """Share of each input column in the log ratio of recent rounds; zeros while there is no shift."""
-        shares: FloatArray = self.current().drift_attribution
-        return shares
-
-    @property
-    def drift_events_(self) -> tuple[DriftEvent, ...]:
-        """The last hundred changes in the input distribution, and onsets in single columns, in order."""
-        return self.current().drift_events
-
-    @property
     def regimes_(self) -> tuple[Regime, ...]:
         """The regimes that the ratio remembers, in the order in which they were first seen.
 
@@ -829,11 +682,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def history_(self) -> Any:
         """What the last 10,000 rounds did, as a pandas frame."""
         return self.current().history
-
-    @property
-    def history_in_use_(self) -> float:
-        """Mean interval length of the learners in use, weighted by their meta weights, in rounds."""
-        return self.current().history_in_use
 
     @property
     def effective_sample_size_(self) -> float:
@@ -883,16 +731,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def backtest_(self) -> Backtest | None:
         """The replay of the reference."""
         return self.verification_.backtest
-
-    @property
-    def unverified_(self) -> str:
-        """Why there is no backtest although there is an order in time, or was one; empty otherwise."""
-        return self.verification_.unverified
-
-    @property
-    def halves_(self) -> TimeHalves | None:
-        """Predictors of the halves of the reference, by time."""
-        return self.verification_.halves
 
     def _repr_html_inner(self) -> str:
         return self._state_html() + str(super()._repr_html_inner())  # type: ignore[misc]
@@ -966,7 +804,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def verification_to_plain(self) -> dict[str, Any]:
         """Return the order in time and the backtest, for files."""
         found = self.verification_
-        plain: dict[str, Any] = {"order": found.order, "unverified": found.unverified}
+        plain: dict[str, Any] = {"order": found.order}
         plain |= {
             "found": to_plain(found.found) | {"kind": str(found.found.kind)},
             "backtest": to_plain(found.backtest),
@@ -986,8 +824,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             from_plain(Order, plain["found"]),
             plain["order"],
             backtest,
-            plain["unverified"],
-            halves_of(self, plain["order"]),
         )
         self._hold_out(from_plain(HeldOut | None, plain.get("held_out")))
 
@@ -1181,8 +1017,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         except ValueError:
             # The user's estimator could not be fitted on a part: who reads its risk sees the error.
             return
-        if self.halves_ is not None:
-            self.halves_.prepare()
 
     def _limit_refits(self, rows: Any, X: Any) -> None:
         """Measure how many rounds a refit takes, if there is a budget for refits and they are not quick anyway."""
@@ -1257,9 +1091,7 @@ def _take(rows: Any, kept: IntArray) -> Any:
 
 
 def _labels_refused(method: str) -> ParameterError:
-    return ParameterError(
-        f"{method} takes no labels: pass those that arrive late to observe(X, y), which measures and learns."
-    )
+    return ParameterError(f"{method} takes no labels: pass those that arrive late to observe(X, y).")
 
 
 def _estimator_has(method: str) -> Any:
@@ -1367,13 +1199,6 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         Number of rounds so far, and number of fits after the first.
     effective_sample_size_ : float
         Effective number of reference rows under the current weights, at most ``n_reference``.
-    risk_estimate_ : float
-        Label-free estimate of the predictor's current error. NaN if some class has fewer than two rows (fewer than five
-        if folds are used), because the estimate needs fits that leave rows out.
-    risk_ : RiskEstimate
-        The same estimate with an interval, and the estimated error of the fixed model, which never adapts.
-    trust_ : Trust
-        Three answers, about inputs, adaptation and predictions, each "yes", "no" or "not known", and a verdict.
     order_ : Order
         Whether the rows of the reference are in order of time: its ``kind``, the ``p_value`` of the test if one was
         made, and the ``column`` of times.
@@ -1381,19 +1206,6 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         The replay of the reference; None if the reference has no order in time, if it
         has fewer than 100 rows, or if a replay failed, for example because ``estimator`` could not be fitted
         on a part of the reference.
-    unverified_ : str
-        Why there is no backtest although there is an order in time, or was one; empty otherwise.
-    measured_ : MeasuredError or None
-        The error that labels passed to ``observe`` have measured, and whether it contradicts the estimate.
-    drift_attribution_ : array of shape (n_features_in_,)
-        Share of each input column in the log ratio of recent rounds; zeros while there is no shift.
-    drift_events_ : tuple of DriftEvent
-        The last hundred changes in the input distribution, and the last hundred onsets of new values in single columns.
-    coverage_ : Coverage
-        Whether the reference covers the last 500 rows: the share of rows outside it, how strong the drift is, and the
-        columns with values that the reference does not have.
-    latest_coverage_ : Coverage
-        The same of the last 64 rows alone, without findings about columns.
     regimes_ : tuple of Regime
         The regimes that the ratio remembers: states of the inputs, away from the reference, that the stream settled in.
         Each has the rounds in which it was in force and the columns that tell it apart.
@@ -1401,10 +1213,8 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         One row for each of the last 10,000 rounds: ``rows`` of the batch, ``effective_rows`` of the reference,
         ``share`` of the ratio in use, whether the round made a ``refit``, whether it detected a ``drift``, and whether
         the ``adapted`` model predicts after it. ``value``, ``low``, ``high`` and ``basis`` of the model's metric and
-        its ``state`` are known only for rounds after which you read ``performance`` or ``status_``, and
-        ``estimated_error`` with its interval after you read ``risk_``: no round computes them by itself.
-    history_in_use_ : float
-        Mean interval length of the learners in use, in rounds.
+        its ``state`` are known only for rounds after which you read ``performance`` or ``status_``: no round computes
+        them by itself.
     n_features_in_, feature_names_in_
         Width and column names of the reference.
 
@@ -1628,10 +1438,9 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         Whether the penalty of the built-in regression acts on standardised columns: mean 0 and deviation 1 in the
         reference with its base weights, and constant columns unscaled. Ignored if you pass an ``estimator``.
     loss : {"absolute", "squared", "pinball(q)"}, default="absolute"
-        By which predictions are judged: the loss that ``risk_`` estimates, that ``measured_`` measures, and by which
-        the adapted predictor is compared with the fixed one. The built-in regression minimises squares with any loss.
-        The mean of absolute errors is estimated best, because single large errors count little. Use the pinball loss of
-        a quantile q, such as ``"pinball(0.9)"``, if your ``estimator`` predicts that quantile.
+        By which the adapted predictor is compared with the fixed one; ``metric`` says how the model is judged. The
+        built-in regression minimises squares with any loss. Single large errors count little in absolute ones. Use the
+        pinball loss of a quantile q, such as ``"pinball(0.9)"``, if your ``estimator`` predicts that quantile.
     metric : str, default="mean_absolute_error"
         By which ``performance`` and ``status_`` judge the model: "mean_absolute_error", "median_absolute_error",
         "root_mean_squared_error", "bias" or "pinball:QUANTILE".
@@ -1645,12 +1454,8 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         The numbers of the reference.
     status_, drift_, held_out_
         As in `accous.AdaptiveClassifier`.
-    risk_ : RiskEstimate
-        Label-free estimate of the current mean loss, with an interval, and that of the fixed model, which never adapts.
-    risk_estimate_ : float
-        The estimate alone. NaN with fewer than two reference rows, or fewer than five if you pass an ``estimator``.
-    trust_, measured_, backtest_, coverage_, regimes_, drift_events_, history_, reference_weight_, ratio_, estimator_
-        As in `accous.AdaptiveClassifier`, with mean losses in the place of errors.
+    backtest_, regimes_, history_, reference_weight_, ratio_, estimator_
+        As in `accous.AdaptiveClassifier`.
 
     Examples
     --------
@@ -1709,8 +1514,7 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         """Predict an interval for each row that holds the true number with probability 1 - alpha.
 
         The probability holds as long as the estimated ratio is right and P(y | x) stays. On real streams it often does
-        not: intervals at 90 % held 60 to 91 % of the true numbers (docs/trust.md). ``observe`` with ``intervals``
-        counts how many lay inside.
+        not: intervals at 90 % held 60 to 91 % of the true numbers (docs/trust.md).
 
         The intervals are conformal, weighted by the current ratios: prediction plus and minus the weighted quantile of
         the residuals of the reference, from fits without the row. They are as wide where the noise is small as where it

@@ -17,7 +17,7 @@ from accous.diagnostics.metrics import one_hot
 from accous.diagnostics.performance import Labels, Predictions, label_weights
 from accous.diagnostics.status import Status, text_of
 from accous.exceptions import DataError
-from accous.model.tasks import ClassTask, LateTruths, Task, read_numbers, read_predictions
+from accous.model.tasks import ClassTask, Task, read_numbers, read_predictions
 from accous.model.watching import MAX_BYTES, RecentRows
 from accous.threads import one_blas_thread
 
@@ -111,7 +111,7 @@ def read_labelled(
     rules: RoundRules,
     predictor: Any,
     rows: Any,
-    late: LateTruths,
+    late: NDArray[Any],
     *,
     predicted: Any,
     probability: Any,
@@ -126,7 +126,8 @@ def read_labelled(
         The one in use: it says what was not kept from then.
     rows : array or frame, optional
         As the predictor reads them; None if there are predictions only.
-    late : LateTruths
+    late : array of shape (n,)
+        The labels.
     predicted : array of shape (n,), optional
         What was predicted then.
     probability : float or array of shape (n,), optional
@@ -134,15 +135,15 @@ def read_labelled(
     n_rows : int
         Rows of the stream until now.
     """
-    task, measures, n = rules.task, rules.measures, len(late.values)
+    task, measures, n = rules.task, rules.measures, len(late)
     made = None if rows is None else measures.made_by(predictor, rows)
     if isinstance(task, ClassTask):
         knows_more = rows is not None and len(getattr(predictor, "classes_", ())) > len(task.classes)
         then = predictor.predict(rows) if predicted is None and knows_more else predicted
         found = None if then is None else read_predictions(then, n, "predicted")
-        y, made = _class_numbers(task, late.values, found, made)
+        y, made = _class_numbers(task, late.tolist(), found, made)
     else:
-        y = np.asarray(late.values, dtype=np.float64)
+        y = np.asarray(late, dtype=np.float64)
         if predicted is not None:
             made = Predictions(read_numbers(predicted, n, name="predicted"))
     assert made is not None

@@ -17,7 +17,6 @@ from accous.core.kernels_rows import weigh_reference
 from accous.core.regression import Point
 from accous.diagnostics.coverage import NOTHING_FOUND, ROUNDS_BETWEEN_COLUMN_LOOKS, ColumnWatch
 from accous.diagnostics.drift import ReferenceColumns
-from accous.diagnostics.labels import LateLabels
 from accous.model.performance import AlarmWatch, LabelledRows
 from accous.model.predictors import WeightedErm
 from accous.model.safeguards import (
@@ -59,20 +58,6 @@ if TYPE_CHECKING:
 # --- The state of an adaptive model after a round, and how to store it
 
 
-@dataclass(frozen=True)
-class Joining:
-    """When rows last joined the reference.
-
-    Attributes
-    ----------
-    n_rounds, n_rows : int
-        Rounds and rows of the stream until then.
-    """
-
-    n_rounds: int
-    n_rows: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class AdaptationState:
     """The state after a round. Each round replaces it as a whole, so every reader sees one consistent model.
@@ -99,12 +84,6 @@ class AdaptationState:
         The last rows of the stream, as numbers.
     n_rows : int
         Rows of all rounds.
-    n_fitted : int
-        Rows of the reference that ``fit`` was given.
-    joined : Joining or None
-        When rows last joined the reference; None if it is the one that ``fit`` was given.
-    late_labels : LateLabels or None
-        What labels that arrived late have shown; None before the first.
     columns : ColumnWatch
         What single columns showed.
     rounds : RoundLog
@@ -128,10 +107,7 @@ class AdaptationState:
     watch: Watch
     recent: RecentRows = field(compare=False)
     n_rows: int
-    n_fitted: int
     columns: ColumnWatch
-    joined: Joining | None = None
-    late_labels: LateLabels | None = field(default=None, compare=False)
     rounds: RoundLog = field(default=NO_ROUNDS, compare=False)
     labelled: LabelledRows | None = field(default=None, compare=False)
     alarm: AlarmWatch | None = field(default=None, compare=False)
@@ -154,7 +130,6 @@ def start_state(
         watch=start_watch(ratio, n_features),
         recent=NO_ROWS,
         n_rows=0,
-        n_fitted=len(weights),
         columns=NOTHING_FOUND,
     )
 
@@ -180,7 +155,6 @@ def state_to_plain(state: AdaptationState, fixed: Any, read: Read | None) -> dic
     watch["events"] = [] if watch["log"] is None else watch["log"].pop("events")
     plain["recent"] = state.recent.to_plain()
     plain["rounds"] = state.rounds.to_plain(read)
-    plain["late_labels"] = None if state.late_labels is None else to_plain(state.late_labels.packed())
     plain |= {"labelled": to_plain(state.labelled), "alarm": to_plain(state.alarm)}
     if fixed is not None:
         plain |= {"estimator": linear_to_plain(state.estimator), "fixed": linear_to_plain(fixed)}
@@ -211,7 +185,6 @@ def state_from_plain(plain: dict[str, Any], ratio: Any, estimator: Any) -> Adapt
         "ratio": ratio,
         "estimator": estimator,
         "recent": recent_from_plain(plain["recent"]),
-        "late_labels": plain["late_labels"],
         "rounds": rounds_from_plain(plain["rounds"]),
     }
     state: AdaptationState = from_plain(AdaptationState, stored | given)
@@ -452,9 +425,6 @@ def run_round(
         recent=recent,
         columns=columns,
         n_rows=before.n_rows + n_rows,
-        n_fitted=before.n_fitted,
-        joined=before.joined,
-        late_labels=before.late_labels,
         labelled=before.labelled,
         alarm=alarm,
         learning=before.learning,

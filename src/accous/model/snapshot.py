@@ -17,15 +17,10 @@ from accous.arrays import FloatArray
 from accous.diagnostics import status as states
 from accous.diagnostics.coverage import MIN_ROWS, Coverage
 from accous.diagnostics.drift import DriftEvent, Regime, main_columns, shares
-from accous.diagnostics.evidence import NO_EVIDENCE, Evidence
-from accous.diagnostics.labels import Audit, LabelledRounds, MeasuredError, measure
-from accous.diagnostics.losses import effective_sample_size, loss_interval, weighted_loss
-from accous.diagnostics.messages import LossScale
+from accous.diagnostics.losses import effective_sample_size, loss_interval
 from accous.diagnostics.metrics import Metric, read_metric
 from accous.diagnostics.performance import Estimate, Labels, Predictions, at_fit, estimate, estimate_by_segment
-from accous.diagnostics.risk import RiskEstimate, widen
 from accous.diagnostics.status import Finding, Reason, Status
-from accous.diagnostics.trust import RECENT_ROWS, Checks, Trust, WeightEvidence, is_outside, judge, no_overlap
 from accous.exceptions import DataError, ParameterError
 from accous.model.learning import LearningEvent
 from accous.model.performance import (
@@ -38,16 +33,17 @@ from accous.model.performance import (
     status_to_json,
 )
 from accous.model.round import AdaptationState, RoundRules
-from accous.model.safeguards import compare
 from accous.model.watching import Read, parts_of_coef, rounds_frame
 from accous.text import count
 from accous.threads import one_blas_thread
-from accous.validation import count_rows
 
-_FEW_OUT = 0.05
 _ABOUT_LABELS = (
-    *("measured", "kept_audit", "trust"),
-    *("recent", "labels", "_label_weights", "_estimates", "status", "alarm"),
+    "recent",
+    "labels",
+    "_label_weights",
+    "_estimates",
+    "status",
+    "alarm",
 )
 _ROWS_FOR_FRAMES = 500
 _MANY_OUTSIDE, _SHORT_HISTORY, _MOST_MOVED = 0.2, 200, 20
@@ -109,11 +105,6 @@ class Snapshot:
         """Whether the predictor in use is the fixed one, or one that was fitted with the same weights."""
         state = self.state
         return state.safeguards.veto.is_held or np.array_equal(state.fitted_weights, self.rules.base_weight)
-
-    @property
-    def scale(self) -> LossScale:
-        """The scale of the losses."""
-        return self.rules.fixed.scale
 
     @cached_property
     def effective_sample_size(self) -> float:
@@ -320,7 +311,7 @@ class Snapshot:
 
     def moved_columns(self) -> tuple[MovedColumn, ...]:
         """Return the columns that moved, the one that moved most first."""
-        parts, numbers, recent = self.drift_attribution, self.rules.cover.numbers, self.state.recent.last()
+        parts, numbers, recent = self.state.watch.column_shares, self.rules.cover.numbers, self.state.recent.last()
         means: tuple[Any, Any] = (None, None)
         if self.rules.cover.has_columns and numbers is not None and recent is not None:
             means = numbers.mean(axis=0), recent.mean(axis=0)
@@ -356,77 +347,17 @@ class Snapshot:
             }
         )
 
-    # --- the error without labels ----------------------------------------------------------------------------------
+    # --- losses of the reference, from fits without the row ---------------------------------------------------------
 
-    @cached_property
-    def risk(self) -> RiskEstimate:
-        """Label-free estimates of the current errors of the predictor in use and of the fixed predictor.
+    def weighted_losses(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+        """Return the weighted mean loss of the predictor in use, with an interval for sampling, and of the fixed one.
 
-        The intervals are widened and shifted by what the backtest showed and by the drift now. Without a backtest they
-        are widened by the drift alone.
+        The backtest compares them with the truth.
         """
-        risk, evidence = self.sampling_risk, self._evidence or NO_EVIDENCE
-        drift: dict[str, Any] = {
-            "drift": self.coverage.drift_strength,
-            "seen_drift": evidence.drift,
-            "disagreement": self._disagreement(),
-            "scale": self.scale,
-        }
-        residuals = evidence.fixed if self.state.safeguards.veto.is_held else evidence.adapted
-        adapted = widen((risk.adapted, risk.adapted_low, risk.adapted_high), residuals, **drift)
-        fixed = widen((risk.fixed, risk.fixed_low, risk.fixed_high), evidence.fixed, **drift)
-        return RiskEstimate(
-            adapted=adapted[0],
-            adapted_low=adapted[1],
-            adapted_high=adapted[2],
-            fixed=fixed[0],
-            fixed_low=fixed[1],
-            fixed_high=fixed[2],
-            loss=risk.loss,
-            age=risk.age,
-            is_covered=self.is_covered,
-            has_rows=self.state.n_rounds > 0,
-        )
-
-    @cached_property
-    def sampling_risk(self) -> RiskEstimate:
-        """The same estimates with intervals that account for sampling alone, which are too narrow."""
         with one_blas_thread():
             learners = self._learner_weights()
-            (adapted, adapted_low, adapted_high), (fixed, fixed_low, fixed_high) = (
-                self._interval(losses, learners) for losses in (self.losses, self._losses_of_fixed())
-            )
-        return RiskEstimate(
-            adapted=adapted,
-            adapted_low=adapted_low,
-            adapted_high=adapted_high,
-            fixed=fixed,
-            fixed_low=fixed_low,
-            fixed_high=fixed_high,
-            loss=self.scale.loss,
-            age=self._age(),
-        )
-
-    @property
-    def risk_estimate(self) -> float:
-        """Label-free estimate of the current error."""
-        with one_blas_thread():
-            losses = self.losses
-        return float("nan") if losses is None else weighted_loss(losses, self.state.weights)
-
-    @property
-    def _evidence(self) -> Evidence | None:
-        backtest = self.rules.verification.backtest
-        return None if backtest is None else backtest.evidence
-
-    def _disagreement(self) -> float:
-        """How far the halves of the reference disagree on recent rows; NaN if unknown."""
-        halves, state = self.rules.verification.halves, self.state
-        if halves is None or state.n_rows == 0:
-            return float("nan")
-        rows = state.recent.last() if halves.takes_numbers and self.rules.cover.has_columns else None
-        losses = halves.disagreement_on_reference(state.weights) if rows is None else halves.disagreement(rows)
-        return losses / self.scale.one
+            adapted, fixed = (self._interval(losses, learners) for losses in (self.losses, self._losses_of_fixed()))
+        return adapted, fixed
 
     def _interval(
         self, losses: FloatArray | None, learners: tuple[FloatArray, FloatArray]
@@ -434,7 +365,7 @@ class Snapshot:
         if losses is None:
             return (float("nan"),) * 3
         estimate, low, high = loss_interval(losses, self.state.weights, *learners, self.rules.erm.n_coefs)
-        return estimate, low, min(self.scale.largest, high)
+        return estimate, low, min(self.rules.fixed.scale.largest, high)
 
     @cached_property
     def losses(self) -> FloatArray | None:
@@ -454,13 +385,6 @@ class Snapshot:
     def _losses_of_fixed(self, *, is_quick: bool = False) -> FloatArray | None:
         errors = self.rules.fixed.errors(is_quick=is_quick)
         return None if errors is None else self.rules.task.losses(errors)
-
-    def _age(self) -> int:
-        """Rounds since the fits that the estimate rests on, if the predictor has changed since."""
-        check = self.state.safeguards.check
-        if self.is_fixed or check.answers is None or self.state.n_refits == check.veto.n_refits:
-            return 0
-        return int(self.state.n_rounds - check.veto.n_rounds)
 
     @cached_property
     def errors(self) -> NDArray[Any] | None:
@@ -514,146 +438,7 @@ class Snapshot:
         """How well the reference covers the recent rows: jointly, and column by column."""
         return self.rules.cover.judge(self.state.recent)
 
-    @cached_property
-    def latest_coverage(self) -> Coverage:
-        """How the reference lies beside the last 64 rows alone, which the weights follow; nothing about columns."""
-        return self.rules.cover.judge_latest(self.state.recent)
-
-    @cached_property
-    def is_covered(self) -> bool:
-        """Whether the answer about the inputs is not "no"; it takes less time than the answers."""
-        if is_outside(self.coverage):
-            return False
-        n_rounds, _ = self._since_joining or (None, None)
-        return no_overlap(self._weight_evidence, self.share_out_of_bound, n_rounds) is None
-
-    @cached_property
-    def share_out_of_bound(self) -> float:
-        """Share of recent rows out of bound; 0 once rows that joined the reference lie there too.
-
-        The bound is that of the first reference: beyond it, the present one may have rows enough.
-        """
-        state = self.state
-        share: float = state.watch.share_out_of_bound
-        if not share or not state.ratio.has_scores:
-            return share
-        of_reference: float = state.ratio.share_of_reference_out
-        if of_reference < _FEW_OUT:  # one row in a hundred, by the choice of the bound
-            return share
-        # Without rows that joined, the user has chosen a narrow bound.
-        return 0.0 if state.joined is not None else max(0.0, share - of_reference)
-
-    @cached_property
-    def _weight_evidence(self) -> WeightEvidence:
-        ratio = self.state.ratio
-        ratios = np.asarray(ratio.estimated_ratios(), dtype=np.float64)
-        return WeightEvidence.of(self.state.weights, ratios, self.rules.base_weight, float(ratio.max_ratio))
-
-    @property
-    def _since_joining(self) -> tuple[int, int] | None:
-        """Rounds and rows since rows joined the reference; None if none did, or before the first round."""
-        state, joined = self.state, self.state.joined
-        if joined is None or not joined.n_rounds:
-            return None
-        return state.n_rounds - joined.n_rounds, state.n_rows - joined.n_rows
-
-    # --- what labels that came late have measured ------------------------------------------------------------------
-
-    @property
-    def labelled_rounds(self) -> LabelledRounds | None:
-        """What labels measured round by round, if that is known."""
-        return None
-
-    @cached_property
-    def measured(self) -> MeasuredError | None:
-        """The error that late labels have measured, and whether it contradicts the estimate; None without labels."""
-        state = self.state
-        if state.late_labels is None:
-            return None
-        # Coverage is about the latest rows: older labels are about rows that it says nothing of.
-        is_older = state.n_rows - state.late_labels.last_row > RECENT_ROWS
-        return measure(
-            state.late_labels,
-            n_stream=state.n_rows,
-            audit=self.kept_audit,
-            scale=self.scale,
-            is_covered=is_older or self.is_covered,
-            rounds=self.labelled_rounds,
-        )
-
-    @cached_property
-    def kept_audit(self) -> Audit | None:
-        """Whether P(y | x) has changed in the kept rows, by the errors of the fixed predictor: those of then."""
-        labels = self.state.late_labels
-        rows = None if labels is None else labels.audit_rows
-        if rows is None:
-            return None
-        with one_blas_thread():
-            errors = self.rules.fixed.errors()
-            if errors is None:
-                return None
-            features = getattr(self.state.ratio, "reference_features_", None)
-            features = np.asarray(self.rules.reference if features is None else features, dtype=np.float64)
-            of_rows = rows.errors_fixed, rows.features
-            return self.rules.task.audit(of_rows, (errors, features), self.rules.base_weight)
-
-    def audit(self, errors: NDArray[Any], rows: Any, X: Any) -> Audit:
-        """Compare errors on labelled rows with those to expect from the reference, weighted to match the rows."""
-        task = self.rules.task
-        features: tuple[FloatArray, FloatArray] | None = self.state.ratio.comparison_features(X)
-        if features is None and isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
-            features = rows, np.asarray(self.rules.reference)
-        elif features is None:
-            features = np.zeros((count_rows(rows), 1)), np.zeros((len(task), 1))
-        return task.audit((errors, features[0]), (self.require_errors("audit"), features[1]), self.rules.base_weight)
-
-    # --- whether to trust it ---------------------------------------------------------------------------------------
-
-    @cached_property
-    def trust(self) -> Trust:
-        """Three answers and a verdict, with their evidence."""
-        risk = self.risk
-        return judge(
-            self._weight_evidence,
-            share_out_of_bound=self.share_out_of_bound,
-            exponent=float(self.state.safeguards.share),
-            is_vetoed=self.state.safeguards.veto.is_held,
-            excess=self._excess(),
-            scale=self.scale,
-            guard=self.rules.guard.sentence,
-            interval=(risk.adapted, risk.adapted_low, risk.adapted_high),
-            checks=Checks(
-                coverage=self.coverage,
-                evidence=self._evidence,
-                measured=self.measured,
-                unverified=self.rules.verification.unverified,
-                since_joining=self._since_joining,
-            ),
-        )
-
-    def _excess(self) -> tuple[float, float]:
-        """Current error of the adapted minus the fixed predictor; the veto's own comparison may be a few rounds old."""
-        state, rules = self.state, self.rules
-        if np.array_equal(state.fitted_weights, rules.base_weight):
-            return 0.0, 0.0
-        with one_blas_thread():
-            answers = state.safeguards.check.answers
-            if answers is None:
-                answers = rules.erm.cross_fitted(state.fitted_weights, state.estimator, is_quick=True)
-            return compare(rules.fixed, rules.task, state.weights, answers)
-
     # --- what moved, and what happened -----------------------------------------------------------------------------
-
-    @property
-    def drift_attribution(self) -> Any:
-        """Share of each input column in the log ratio of recent rounds; zeros while there is no shift."""
-        return self.state.watch.column_shares
-
-    @property
-    def history_in_use(self) -> float:
-        """Mean interval length of the learners in use, weighted by their meta weights, in rounds."""
-        history: float = self.state.ratio.history_in_use(self.state.n_rounds)
-        return history
 
     @cached_property
     def drift_events(self) -> tuple[DriftEvent, ...]:
@@ -703,35 +488,26 @@ class Snapshot:
 
     @property
     def read(self) -> Read | None:
-        """What has been read of the model, as the history notes it; None if nothing has."""
+        """What has been read of the model's metric and state, as the history notes it; None if nothing has."""
         known = vars(self)
-        risk, status = known.get("risk"), known.get("status")
-        now = known.get("_estimates", {}).get(self.rules.measures.metric.name)
-        if risk is None and now is None:
-            return None
-        return Read(risk, now, None if status is None else status.state)
+        now, status = known.get("_estimates", {}).get(self.rules.measures.metric.name), known.get("status")
+        return None if now is None else Read(now, None if status is None else status.state)
 
 
-# --- How a fitted model looks in a notebook: its state and verdict above scikit-learn's diagram of the parameters
+# --- How a fitted model looks in a notebook: its state above scikit-learn's diagram of the parameters
 
 
-# Up to these sizes, the answers took less than 0.1 s of processor time; a display must not keep you waiting.
+# Up to this size, the state took less than 0.1 s of processor time; a display must not keep you waiting.
 _MOST_VALUES = 500_000
-_MOST_PRODUCTS = 50_000_000
-_QUESTIONS = {
-    "inputs": "Does the reference cover the inputs?",
-    "adaptation": "Is the adapted model better than the fixed one?",
-    "predictions": "Can you believe the estimated error?",
-}
 _CELL = 'style="text-align: left; vertical-align: top"'
-_UNREAD = "not shown, because it takes longer than a moment: print(model.trust_)"
+_UNREAD = "not shown, because it takes longer than a moment: model.status_"
 
 
 def state_html(snapshot: Snapshot, *, has_own_predictor: bool) -> str:
-    """Return the state and the verdict of a fitted model as an HTML table.
+    """Return the state of a fitted model as an HTML table.
 
-    The answers are shown if they have been read since the last round, or if reading them takes less than about 0.1 s:
-    those about a user's estimator need several fits.
+    How good it is, is shown if that has been read since the last round, or if reading it takes less than about 0.1 s:
+    that of a user's estimator needs several fits.
     """
     state = snapshot.state
     rows = [
@@ -742,25 +518,25 @@ def state_html(snapshot: Snapshot, *, has_own_predictor: bool) -> str:
         ),
         ("Predictions", _predictor_in_words(snapshot.rules, state)),
     ]
-    is_known = "trust" in vars(snapshot) or (has_own_predictor and _is_quick(snapshot))
-    rows += _answers(snapshot) if is_known else [("Verdict", _UNREAD)]
+    is_quick = has_own_predictor and snapshot.rules.reference.size <= _MOST_VALUES
+    is_known = "status" in vars(snapshot) or is_quick
+    rows += _answers(snapshot) if is_known else [("State", _UNREAD)]
     lines = "".join(f"<tr><th {_CELL}>{escape(name)}</th><td {_CELL}>{escape(text)}</td></tr>" for name, text in rows)
     return f'<table class="accous-state">{lines}</table>'
 
 
 def _answers(snapshot: Snapshot) -> list[tuple[str, str]]:
-    trust, risk, measured, scale = snapshot.trust, snapshot.risk, snapshot.measured, snapshot.scale
-    estimate = _error(scale, risk.adapted, risk.adapted_low, risk.adapted_high) if risk.is_known else "not known"
-    estimate += "" if risk.is_covered else f": {risk.why_not_covered}"
-    rows = [(f"Estimated {scale.name}", estimate)]
-    if measured is not None:
-        of_labels = _error(scale, measured.error, measured.error_low, measured.error_high)
-        rows.append((f"Measured {scale.name}", of_labels))
-    rows.append(("Verdict", trust.verdict))
-    for name, question in _QUESTIONS.items():
-        found = getattr(trust, name)
-        rows.append((question, f"{found.answer.capitalize()}. {found.sentence}"))
-    return rows
+    now, status = snapshot.performance(), snapshot.status
+    alarm = f", alarm since round {status.alarm_since:,}" if status.alarm else ""
+    value = "not known"
+    if not math.isnan(now.value):
+        value = f"{now.value:.3g} ({now.low:.3g} to {now.high:.3g}, {now.basis}; at fit {now.at_fit:.3g})"
+    return [
+        ("State", f"{status.state}{alarm}"),
+        (now.metric, value),
+        ("Why", " ".join(states.text_of(each) for each in status.reasons)),
+        ("Advice", states.text_of(status.advice)),
+    ]
 
 
 def _predictor_in_words(rules: RoundRules, state: AdaptationState) -> str:
@@ -771,15 +547,3 @@ def _predictor_in_words(rules: RoundRules, state: AdaptationState) -> str:
     if state.safeguards.veto.is_held:
         return "by the fixed model: the adapted one is held back"
     return "by the adapted model"
-
-
-def _error(scale: LossScale, error: float, low: float, high: float) -> str:
-    if np.isnan(error):
-        return "not known"
-    return f"{scale.shown(error)} (90 % interval {scale.shown(low)} to {scale.shown(high)})"
-
-
-def _is_quick(snapshot: Snapshot) -> bool:
-    n_rows, n_columns = snapshot.rules.reference.shape
-    n_coefficients = n_columns * snapshot.rules.task.n_outputs
-    return n_rows * n_columns <= _MOST_VALUES and n_rows * n_coefficients**2 <= _MOST_PRODUCTS

@@ -21,32 +21,12 @@ from accous.diagnostics.coverage import (
     follows_rows,
     rare_classes,
 )
-from accous.diagnostics.labels import Audit, audit_errors, audit_residuals
 from accous.diagnostics.losses import NumberLoss, weighted_loss
-from accous.diagnostics.messages import ERRORS, LossScale, scale_of_numbers
+from accous.diagnostics.scales import ERRORS, LossScale, scale_of_numbers
 from accous.exceptions import DataError, TrapWarning
 from accous.text import count
 
 # --- What is predicted: classes or numbers. The code that adapts a predictor asks the task and knows neither
-
-
-@dataclass(frozen=True)
-class LateTruths:
-    """Labels that arrived late.
-
-    Attributes
-    ----------
-    values : list or array
-        One label for each row.
-    is_unseen : array of shape (n_rows,)
-        Where the label is a class that the reference does not have.
-    unseen_names : tuple of str
-        The label of each of those rows.
-    """
-
-    values: Any
-    is_unseen: BoolArray
-    unseen_names: tuple[str, ...] = ()
 
 
 # --- Reads the labels and base weights that come with the rows of a reference
@@ -152,17 +132,6 @@ def _require_one_type(labels: list[Any]) -> None:
             f"y mixes types: {labels[row]!r} in row {row} is text, {labels[other]!r} in row {other} is of type "
             f"{type(labels[other]).__name__}. Convert all labels to one type."
         )
-
-
-def read_known_labels(y: Any, n_rows: int, classes: NDArray[Any]) -> IntArray:
-    """Return the class number of each row; raise a DataError for a label that is not among the classes."""
-    labels = read_plain_labels(y)
-    require_as_many(labels, n_rows)
-    is_known = np.isin(labels, classes)
-    if not is_known.all():
-        unknown = labels[~is_known].tolist()[0]
-        raise DataError(f"y holds the label {unknown!r}, which the reference does not: use {classes.tolist()}.")
-    return np.searchsorted(classes, labels)
 
 
 def read_late_labels(y: Any, n_rows: int) -> list[Any]:
@@ -337,32 +306,15 @@ class ClassTask:
     def _score(self, probabilities: FloatArray | None) -> FloatArray | None:
         return None if probabilities is None else 1.0 - probabilities[np.arange(len(self)), self.labels]
 
-    def audit(
-        self,
-        labelled: tuple[NDArray[Any], FloatArray],
-        reference: tuple[NDArray[Any], FloatArray],
-        base_weight: FloatArray,
-    ) -> Audit:
-        """Compare the shares of wrong rows."""
-        return audit_errors(*labelled, *reference, base_weight)
-
-    def read_known(self, y: Any, n_rows: int) -> NDArray[Any]:
-        """Return labels that are among the classes."""
-        return np.asarray(self.classes[read_known_labels(y, n_rows, self.classes)])
-
-    def read_late(self, y: Any, n_rows: int) -> LateTruths:
+    def read_late(self, y: Any, n_rows: int) -> NDArray[Any]:
         """Return labels of any classes."""
-        labels, known = read_late_labels(y, n_rows), frozenset(self.classes.tolist())
+        labels = read_late_labels(y, n_rows)
         require_kind_of_classes(labels, self.classes)
-        is_unseen = np.array([label not in known for label in labels], dtype=bool)
-        return LateTruths(labels, is_unseen, tuple(str(label) for label in labels if label not in known))
+        found = np.empty(n_rows, dtype=object)
+        found[:] = labels
+        return found
 
-    def late_errors(self, late: LateTruths, predicted: Any, name: str) -> BoolArray:
-        """Which rows have another label than the predicted class."""
-        found = read_predictions(predicted, len(late.values), name)
-        return np.array([one != other for one, other in zip(found, late.values, strict=True)], dtype=bool)
-
-    def can_be_classes(self, labels: list[Any]) -> BoolArray:
+    def can_be_classes(self, labels: NDArray[Any]) -> BoolArray:
         """Return which labels are of the type of the classes: text, or numbers."""
         is_text = _is_text(self.classes)
         return np.array([isinstance(label, str) is is_text for label in labels], dtype=bool)
@@ -567,26 +519,9 @@ class NumberTask:
     def set_scores(self, erm: Any, weights: FloatArray, fitted: Any, *, is_quick: bool) -> None:
         """Return nothing: intervals are made of residuals."""
 
-    def audit(
-        self,
-        labelled: tuple[NDArray[Any], FloatArray],
-        reference: tuple[NDArray[Any], FloatArray],
-        base_weight: FloatArray,
-    ) -> Audit:
-        """Compare the residuals: their mean and their size."""
-        return audit_residuals(*labelled, *reference, base_weight, self.loss)
-
-    def read_known(self, y: Any, n_rows: int) -> FloatArray:
-        """Return the numbers of rows that are audited."""
-        return read_numbers(y, n_rows)
-
-    def read_late(self, y: Any, n_rows: int) -> LateTruths:
+    def read_late(self, y: Any, n_rows: int) -> FloatArray:
         """Return numbers that arrived late."""
-        return LateTruths(read_numbers(y, n_rows), np.zeros(n_rows, dtype=bool))
-
-    def late_errors(self, late: LateTruths, predicted: Any, name: str) -> FloatArray:
-        """Return the residuals of such rows."""
-        return np.asarray(late.values - read_numbers(predicted, len(late.values), name=name))
+        return read_numbers(y, n_rows)
 
     def can_be_classes(self, labels: FloatArray) -> BoolArray:
         """Return all of them: every number is a label."""

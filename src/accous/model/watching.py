@@ -24,7 +24,6 @@ from accous.diagnostics.drift import (
     start_log,
 )
 from accous.diagnostics.performance import Estimate
-from accous.diagnostics.risk import RiskEstimate
 from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN
 from accous.ratio.base import RatioEstimator
 from accous.text import import_extra
@@ -151,12 +150,11 @@ MAX_ROUNDS = 10_000
 _BLOCK_ROUNDS = 32
 _MOST_BLOCKS = -(-MAX_ROUNDS // _BLOCK_ROUNDS)
 _NOTED = ("rows", "effective_rows", "share", "refit", "drift", "adapted")
-_ERRORS = ("estimated_error", "estimated_error_low", "estimated_error_high")
 _READ = ("value", "low", "high", "basis", "state")
-_COLUMNS = (*_NOTED, *_ERRORS, *_READ)
+_COLUMNS = (*_NOTED, *_READ)
 _CODES = {"basis": ("expected", "labels"), "state": (HEALTHY, DEGRADED, UNCERTAIN)}
 _KINDS = {"rows": np.int64, "refit": np.bool_, "drift": np.bool_, "adapted": np.bool_}
-_UNKNOWN = (float("nan"),) * (len(_ERRORS) + len(_READ))
+_UNKNOWN = (float("nan"),) * len(_READ)
 
 
 class Read(NamedTuple):
@@ -164,27 +162,18 @@ class Read(NamedTuple):
 
     Attributes
     ----------
-    risk : RiskEstimate, optional
-    now : Estimate, optional
+    now : Estimate
         The model's own metric.
     state : str, optional
     """
 
-    risk: RiskEstimate | None = None
-    now: Estimate | None = None
+    now: Estimate
     state: str | None = None
 
     def on(self, row: tuple[float, ...]) -> tuple[float, ...]:
         """Return the numbers of a round with what was read."""
-        found = list(row)
-        if self.risk is not None:
-            found[len(_NOTED) : len(_NOTED) + 3] = self.risk.adapted, self.risk.adapted_low, self.risk.adapted_high
-        if self.now is not None:
-            now = self.now
-            found[-len(_READ) : -1] = now.value, now.low, now.high, float(_CODES["basis"].index(now.basis))
-        if self.state is not None:
-            found[-1] = float(_CODES["state"].index(self.state))
-        return tuple(found)
+        now, state = self.now, float("nan") if self.state is None else float(_CODES["state"].index(self.state))
+        return (*row[: len(_NOTED)], now.value, now.low, now.high, float(_CODES["basis"].index(now.basis)), state)
 
 
 class RoundLog(NamedTuple):
@@ -192,7 +181,7 @@ class RoundLog(NamedTuple):
 
     Attributes
     ----------
-    blocks : tuple of arrays of shape (32, 14)
+    blocks : tuple of arrays of shape (32, 11)
         Closed blocks, as many as are needed for the last 10,000 rounds. Later states share them.
     waiting : tuple of tuples of float
         The rounds since the last block, except for the last round.
@@ -272,20 +261,6 @@ class RoundLog(NamedTuple):
         open_rows = np.array((*self.waiting, *last)).reshape(-1, len(_COLUMNS))
         return np.concatenate((*self.blocks, open_rows))
 
-    def share_adapted(self, n_rounds: int) -> float:
-        """Return the share of the last rounds that the adapted predictor has predicted, of those that are kept.
-
-        A round notes which predictor it leaves behind, which is the one that predicts the next round.
-
-        Parameters
-        ----------
-        n_rounds : int
-            At least 1.
-        """
-        before = self.rows()[:-1][-n_rounds:, _COLUMNS.index("adapted")]
-        # The first round of all was predicted by the fixed predictor.
-        return float(before.sum() / max(1, min(n_rounds, len(before) + 1)))
-
     def to_plain(self, read: Read | None) -> dict[str, Any]:
         """Return everything as one array and numbers."""
         return {"rows": self.rows(read), "n_waiting": len(self.waiting), "is_moved": self.is_moved}
@@ -363,23 +338,12 @@ class Watch:
         """Share of each column; zeros if the log ratio of recent rounds hardly varied."""
         return shares_of_parts(self.column_parts)
 
-    @property
-    def share_out_of_bound(self) -> float:
-        """Share of recent rows whose norm exceeds the bound; NaN if there is no bound."""
-        if self.log is None:
-            return float("nan")
-        return self.n_recent_out / self.n_recent if self.n_recent else 0.0
-
     def found_change(self, before: Watch) -> bool:
         """Whether a change of the inputs was detected since an earlier watch."""
         if self.log is None or before.log is None:
             return False
         new, old = self.log.events, before.log.events
         return bool(new) and (not old or new[-1].round != old[-1].round)
-
-    def on_other_reference(self) -> Watch:
-        """Return the same watch without what was computed for the rows of an earlier reference."""
-        return self if self.log is None else replace(self, log=replace(self.log, settled_weights=None))
 
 
 def shares_of_parts(parts: FloatArray) -> FloatArray:
@@ -460,9 +424,6 @@ def parts_of_coef(ratio: Any, coef: FloatArray, columns: ReferenceColumns) -> Fl
 # --- Whether the reference covers the recent rows of an adaptive model; computed when you read it
 
 
-_LATEST_ROWS = 64
-
-
 class ReferenceCover:
     """What is computed once from the reference, on first use, to compare recent rows with it.
 
@@ -519,16 +480,6 @@ class ReferenceCover:
         with one_blas_thread():
             share = float(np.mean(self._is_outside(recent)))
             return Coverage(len(rows), share, self.compared.drift_to(rows), findings, self.compared.n_compared)
-
-    def judge_latest(self, recent: RecentRows) -> Coverage:
-        """Compare the latest of the recent rows with the reference."""
-        rows = recent.last()
-        if rows is None or self.numbers is None or len(rows) < MIN_ROWS:
-            return Coverage(0, float("nan"), float("nan"))
-        latest = rows[-_LATEST_ROWS:]
-        with one_blas_thread():
-            share = float(np.mean(self.neighbours.is_outside(latest)))
-            return Coverage(len(latest), share, self.compared.drift_to(latest), (), self.compared.n_compared)
 
     def _is_outside(self, recent: RecentRows) -> BoolArray:
         """Which of the recent rows are outside the reference; what was found for a closed block is kept while it is."""

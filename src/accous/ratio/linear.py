@@ -98,12 +98,6 @@ class LinearRatio(RatioEstimator):
         return self.features_.bound
 
     @property
-    def share_of_reference_out(self) -> float:
-        """Share of the reference rows that are longer than the bound: 1 % by default, more if later rows joined."""
-        _, n_out = self.features_.transform(self.reference_)
-        return n_out / len(self.reference_features_)
-
-    @property
     def n_gradient_rows_(self) -> int:
         """Number of reference rows that the gradients of every round are summed over."""
         return len(self.gradient_reference_.features)

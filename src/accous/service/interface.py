@@ -231,7 +231,6 @@ class Counted(msgspec.Struct):
     counted: int
     counted_before: int
     corrected: int
-    before_joining: int
     without_label: int
     unmatched: int
     labelled_rows: int

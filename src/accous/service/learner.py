@@ -159,23 +159,21 @@ class Executor:
             joined = store.join(given, by="key")
             new, corrected = joined.new, joined.corrected
             store.set_labels(joined)
-            n_earlier = 0
             if corrected.height:
                 model.recount_labels(store.labelled())
             elif new.height:
-                n_earlier = model.count_labels(new)
+                model.count_labels(new)
         model.stored = store.position
-        self.n_labels += new.height - n_earlier
+        self.n_labels += new.height
         unknown = set(joined.unknown)
         matched = [each for each, place in zip(labels, places, strict=True) if place not in unknown]
         return json_result(
             {
                 "round": int(model.model.n_rounds_),
                 "labels": len(labels),
-                "counted": new.height - n_earlier,
+                "counted": new.height,
                 "counted_before": joined.n_before,
                 "corrected": corrected.height,
-                "before_joining": n_earlier,
                 "without_label": texts.count(None),
                 "unmatched": len(joined.unknown),
                 "labelled_rows": self._n_labelled(),

@@ -472,7 +472,6 @@ def _describe_rare(texts: pl.Series, n_different: int, option: str) -> str:
 
 
 _ROUNDING = 1e-9
-_MOST_JOINED = 1_000
 
 
 @dataclass(frozen=True)
@@ -759,7 +758,6 @@ def _kind(plan: ColumnPlan) -> str:
 
 _WITH_COMMA = re.compile(r"[+-]?[\d.]*,\d+")
 _MOST_NAMED = 3
-_COUNTED_AS = {MISSING: "n_missing", NEW_VALUES: "n_new"}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.diagnostics.labels import ALPHA
 from accous.exceptions import DataError, ParameterError
 from accous.model.predictors import LinearPredictor
 from accous.model.tasks import NumberTask
@@ -140,6 +139,7 @@ def check_labels(rows: pl.DataFrame, name: str, by: str, place_column: str | Non
 
 _DECIMALS, _DIGITS = 6, 9
 _FEWEST_ROWS = 5  # fits without some rows need that many
+_OUTSIDE = 0.1  # share of true numbers that intervals leave out
 _SMALLEST_PROBABILITY = 1e-12
 _MOST_CLASSES = 200
 
@@ -278,7 +278,7 @@ class NumberKind:
         if len(self.task) >= _FEWEST_ROWS:
             # Too few also where the ratio leaves all weight to one row, as for a batch far from the reference.
             with suppress(DataError):
-                found[:, 1:] = model.predict_interval(X, ALPHA)
+                found[:, 1:] = model.predict_interval(X, _OUTSIDE)
         return found
 
     def no_scores(self, n_rows: int) -> FloatArray:

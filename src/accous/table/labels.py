@@ -47,8 +47,6 @@ class LabelsCounted:
         Rows that have a label, but nothing in the column that names the row, ``place_column``.
     joined_by : str
         How labels and predictions were joined, in words.
-    n_earlier : int
-        Labels that do not measure, because they are about predictions from before rows joined the reference.
     unseen : dict of str to int
         How many of the new labels are of each class that the reference does not have.
     """
@@ -64,7 +62,6 @@ class LabelsCounted:
     n_unnamed: int
     place_column: str
     joined_by: str
-    n_earlier: int
     unseen: dict[str, int]
 
 
@@ -104,7 +101,8 @@ class LabelJob:
             store.set_labels(joined)
             if corrected.height:
                 model.recount_labels(store.labelled())
-            n_earlier = 0 if corrected.height or not new.height else model.count_labels(new)
+            elif new.height:
+                model.count_labels(new)
             if new.height or corrected.height:
                 if self._options.measure_only:
                     only = [*model.settings.get("measured_only", []), store.position.n_batches]
@@ -115,7 +113,7 @@ class LabelJob:
                 save_table_model(model, self._options.model)
         return LabelsCounted(
             n_read=table.n_read,
-            n_counted=new.height - n_earlier,
+            n_counted=new.height,
             n_before=joined.n_before,
             n_corrected=corrected.height,
             n_unmatched=len(joined.unknown),
@@ -125,7 +123,6 @@ class LabelJob:
             n_unnamed=table.n_unnamed,
             place_column=table.place_column or LINE,
             joined_by=self.joined_in_words(table),
-            n_earlier=n_earlier,
             unseen=unseen,
         )
 
@@ -239,7 +236,6 @@ class LabelJob:
             "labels": counted.n_read,
             "counted": counted.n_counted,
             "counted_before": counted.n_before,
-            "before_joining": counted.n_earlier,
             "corrected": counted.n_corrected,
             "unmatched": counted.n_unmatched,
             "without_label": counted.n_missing,

@@ -39,14 +39,13 @@ from accous.exceptions import CheckpointError, DataError, ParameterError
 from accous.model.backtest import Backtest
 from accous.model.estimators import AdaptiveEstimator
 from accous.model.learning import LearningEvent
-from accous.model.order import Order, OrderKind
 from accous.model.pair import AUTO, LinearAndTrees, make_trees
 from accous.model.performance import AlarmWatch, Drift, MovedColumn
 from accous.model.round import log_onsets
 from accous.model.snapshot import Snapshot
 from accous.model.watching import LOOK_DECAY, NO_ROWS, RecentRows, recent_from_plain, shares_of_parts
 from accous.parameters import did_you_mean, listed
-from accous.table.checks import TimeColumn, find_time_column, is_part_of_calendar, put_in_order, rises
+from accous.table.checks import TimeColumn, find_time_column, is_part_of_calendar, rises
 from accous.table.columns import (
     CATEGORIES,
     MISSING,
@@ -489,13 +488,6 @@ class LabelledRows:
         """The rows that have a label."""
         return np.flatnonzero(self.labels.is_not_null().to_numpy())
 
-    def per_row(self, values: Any, name: str) -> NDArray[Any]:
-        """Return values as an array with one for each row of the frame; ``name`` is the argument's, for the error."""
-        array = np.asarray(values)
-        if array.shape != (len(self.labels),):
-            raise DataError(f"{name} must have one entry for each of the {len(self.labels)} rows, got {array.shape}.")
-        return array
-
 
 def require_column(table: pl.DataFrame, name: str) -> pl.Series:
     """Return a column of a frame, or raise a DataError that names the others."""
@@ -528,24 +520,6 @@ def labels_of_frame(table: pl.DataFrame, y: Any, usual: str, kind: LabelKind) ->
             raise DataError(f"y must have one label for each of the {table.height} rows of the frame.")
         column = pl.Series(values, strict=False)
     return LabelledRows(kind.texts(column))
-
-
-def times_in_order(table: pl.DataFrame, settings: dict[str, Any]) -> NDArray[np.intp]:
-    """Return the rows of a frame in the order that ``fit`` put the reference in, oldest first."""
-    order = settings.get("order") or {"by": None}
-    if order["by"] != "time":
-        return np.arange(table.height)
-    if order["column"] not in table.columns:
-        raise DataError(
-            f"There is no column {order['column']!r}, by which the reference is in order of time: add it, or say "
-            "whether the rows are in order (order, or --ordered and --no-ordered)."
-        )
-    ordered = put_in_order(table, Order(OrderKind.TIMES, column=order["column"]))
-    if ordered.is_bad.any():
-        row = int(np.flatnonzero(ordered.is_bad)[0])
-        shown = str(table[order["column"]][row])
-        raise DataError(f"Column {order['column']!r} holds {shown!r}, which is no time; fix or remove the row.")
-    return ordered.rows
 
 
 def match_frame(
@@ -1027,7 +1001,6 @@ class TableModel(Lockable):
         self, table: pl.DataFrame, labelled: LabelledRows, predictions: pl.DataFrame, key: str | None
     ) -> NDArray[Any]:
         new = match_frame(table, labelled, predictions, key)
-        new = new.filter(~self.model.is_before_joining(new["round"].to_numpy()))
         X, rows = None, new["row"].to_numpy()
         if not new.height:
             return rows
@@ -1055,8 +1028,8 @@ class TableModel(Lockable):
             losses = np.asarray(kind.losses(self.model, truths, found), dtype=np.float64)
             self.history.add_labels(rounds.to_numpy().astype(np.float64), losses)
 
-    def count_labels(self, rows: pl.DataFrame, *, is_late: bool = True) -> int:
-        """Measure with labels of predictions that a store remembers; return how many are about earlier models.
+    def count_labels(self, rows: pl.DataFrame, *, is_late: bool = True) -> None:
+        """Measure with labels of predictions that a store remembers.
 
         Parameters
         ----------
@@ -1066,15 +1039,10 @@ class TableModel(Lockable):
             Whether the labels came after their rounds.
         """
         with self.lock():
-            # A row that is learned from belongs to the round that it ends, and was predicted before that.
-            is_earlier = self.model.is_before_joining((rows["round"] - rows["learned"]).to_numpy())
-            new = rows.filter(~is_earlier)
-            if new.height:
-                features = features_from_json(new["features"], self.encoder)
-                X = None if features is None else features.X
-                asked = new["asked"].cast(pl.Float64).fill_null(np.nan).to_numpy()
-                self._measure(X, new["given"], new["predicted"], new["round"], is_late=is_late, asked=asked)
-        return int(is_earlier.sum())
+            features = features_from_json(rows["features"], self.encoder)
+            X = None if features is None else features.X
+            asked = rows["asked"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+            self._measure(X, rows["given"], rows["predicted"], rows["round"], is_late=is_late, asked=asked)
 
     def recount_labels(self, labelled: pl.DataFrame) -> None:
         """Measure anew with all labels of a store, in the order in which they came, as if there had been no others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from accous.diagnostics.messages import ERROR, LossScale
+from accous.diagnostics.scales import ERROR, LossScale
 
 if TYPE_CHECKING:
     from accous.table.model import TableSnapshot
@@ -56,7 +56,7 @@ def predictors_in_words(predictors: dict[str, Any], scale: LossScale) -> str:
 
     Examples
     --------
-    >>> from accous.diagnostics.messages import ERRORS
+    >>> from accous.diagnostics.scales import ERRORS
     >>> found = {"linear": {"weight": 0.25, "error": 0.12}, "boosting": {"weight": 0.75, "error": 0.09}}
     >>> predictors_in_words(found | {"together": {"error": 0.08}}, ERRORS)
     'linear (weight 0.25, error 12.0%) and boosting (weight 0.75, error 9.0%), together 8.0%'
@@ -90,15 +90,13 @@ def reference_error(settings: dict[str, Any]) -> float | None:
 def no_better_in_words(settings: dict[str, Any]) -> str:
     """Say that a constant predicts held-out rows as well as the model; empty if it does not, or that is not known.
 
-    Rows that join later make another model, of which the errors of the fit say nothing.
-
     Examples
     --------
     >>> no_better_in_words({"accuracy": 0.8, "error_of_constant": 0.2})
     'The model is no better than always predicting the most frequent class.'
     """
     error, of_constant = reference_error(settings), settings.get("error_of_constant")
-    if error is None or of_constant is None or settings.get("n_joined") or error < round(of_constant, 12):
+    if error is None or of_constant is None or error < round(of_constant, 12):
         return ""
     constant = "most frequent class" if scale_of(settings).is_of_classes else "median"
     return f"The model is no better than always predicting the {constant}."
