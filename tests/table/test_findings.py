@@ -125,7 +125,7 @@ def test_the_command_line_sees_what_steps_see(model: Any, tmp_path: Path, ending
     coverage = found.drift_.coverage
     assert 0.0 <= coverage.share_outside <= 0.2
     assert 0.0 <= coverage.drift_strength <= 0.2
-    assert found.status_.reasons[-1] == Reason(Code.FEW_INSIDE, 1.0)
+    assert found.status_.reasons[-1] == Reason(Code.NEW_CATEGORIES, 1.0)
 
 
 def test_nested_values_of_a_column_that_is_only_watched_are_missing(model: Any, tmp_path: Path) -> None:
@@ -137,8 +137,8 @@ def test_what_only_the_table_sees_is_a_reason_and_logged(model: Any, caplog: pyt
     caplog.set_level(logging.INFO, logger="accous")
     played(model, country=lambda _: ["FR"] * 10)
     # The classifier does not read the column, which was constant.
-    assert Reason(Code.FEW_INSIDE, 1.0) in model.status_.reasons
-    assert Code.FEW_INSIDE not in {each.code for each in model.model.status_.reasons}
+    assert Reason(Code.NEW_CATEGORIES, 1.0) in model.status_.reasons
+    assert Code.NEW_CATEGORIES not in {each.code for each in model.model.status_.reasons}
     (onset,) = (event.round for event in model.drift_.events if event.features == ("country",))
     (message,) = (record.getMessage() for record in caplog.records if record.levelname == "INFO")
     assert message.startswith(f"Round {onset}: ")

@@ -253,7 +253,7 @@ TEXTS: dict[Finding | Action, str] = {
     Finding.INPUTS_MOVED: "Inputs have moved further than in the reference (drift {x:.2f} of 1).",
     Finding.NOT_DEFINED: "The metric is not defined on recent rows, as when all are of one class.",
     Finding.FEW_INSIDE: "{x:.0%} of recent rows are unlike any of the reference.",
-    Finding.NEW_CATEGORIES: "{x:.0%} of recent rows have categories that the reference has not.",
+    Finding.NEW_CATEGORIES: "{x:.0%} of recent rows have values that the reference never had.",
     Finding.NOT_ADAPTED: "Adaptation is off: on held-out rows it would have cost {x:.3g}.",
     Finding.SHORT_HISTORY: "The reference has {n:,} rows only.",
     Action.LABEL: "Label {n:,} recent rows to know it within the tolerance.",

@@ -272,9 +272,12 @@ class DecodedColumn:
 
 
 def with_column_reasons(reasons: tuple[Reason, ...], findings: tuple[Finding, ...]) -> tuple[Reason, ...]:
-    """Return reasons with what single columns show: new categories, and values that the reference does not have."""
-    new = max((each.share for each in findings if each.kind == CATEGORIES), default=0.0)
-    outside = max((each.share for each in findings if each.kind in ("outside", NEW_VALUES)), default=0.0)
+    """Return reasons with what single columns show: new categories, and numbers beyond those of the reference.
+
+    Other values of a column that was constant in the reference count as categories: they make no row unlike others.
+    """
+    new = max((each.share for each in findings if each.kind in (CATEGORIES, NEW_VALUES)), default=0.0)
+    outside = max((each.share for each in findings if each.kind == "outside"), default=0.0)
     found = list(reasons)
     if outside >= _MANY_OUTSIDE:
         known = max((each.number for each in reasons if each.code == Code.FEW_INSIDE), default=0.0)
