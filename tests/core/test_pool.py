@@ -687,23 +687,6 @@ def test_a_restored_state_is_unchanged(n_rounds, loc):
     assert (state.hold > 0.0) == (loc > 5.0 and n_rounds >= LONGEST_LOOK), state.hold
 
 
-@pytest.mark.parametrize("n_rows", [60, 100], ids=["other rows", "more rows"])
-def test_on_another_reference_the_memory_and_the_proportions_stay(n_rows):
-    playing = Playing()
-    state = playing.run(ONE, 1.0, n_rounds=53)
-    features = draw_rows(playing.rng, 60)
-    other = MatrixReference(features if n_rows == 60 else np.vstack((playing.reference.features, features[:40])), LOSS)
-    pool = RatioPool(other, 100.0, 4)
-    moved = pool.on_reference(state, other.ratios(state.coef, UNCUT))
-    np.testing.assert_array_equal(moved.proportions, state.proportions)
-    np.testing.assert_array_equal(moved.slots.coefs, state.slots.coefs)
-    np.testing.assert_array_equal(moved.look.before, moved.reference_ratios)
-    np.testing.assert_array_equal(moved.look.ratios, 5.0 * moved.reference_ratios)
-    np.testing.assert_allclose(pool.ratios(moved, other.features), moved.reference_ratios, rtol=1e-10, atol=1e-12)
-    assert moved.reference_ratios.mean() == pytest.approx(1.0, abs=1e-9)
-    assert moved.slot_ratios[0].mean() == pytest.approx(1.0, abs=1e-9)
-
-
 def test_the_excess_compares_the_stream_with_the_reference_at_every_look():
     playing = Playing()
     playing.run(ONE, 1.0, n_rounds=LONGEST_LOOK)

@@ -38,9 +38,6 @@ class MeanRatio(RatioEstimator):
     def reference_ratio_(self):
         return self._ratio(self.reference_)
 
-    def history_in_use(self, n_rounds):
-        return min(10.0, n_rounds)
-
 
 def follow(alpha, **options):
     stream = GaussianStream(ConstantShift(alpha), n_rounds=120, batch_size=5, n_reference=400)

@@ -708,23 +708,6 @@ class RatioPool:
             after = replace(after, reference_ratios=self._pooled(ratios, after.filters, after)[1])
         return self._hold_back(after, ratios) if after.hold else after
 
-    def on_reference(self, state: PoolState, ratios: FloatArray, given: FloatArray | None = None) -> PoolState:
-        """Return a state that comes from another reference, on this pool's reference.
-
-        Sums over the rows of the other reference say nothing about these rows: the look goes on as if the ratio had not
-        moved in it.
-
-        Parameters
-        ----------
-        state : PoolState
-        ratios : array of shape (n_reference,)
-            Ratios of the reference at the state's theta, at most ``UNCUT``.
-        given : array of shape (n_given, n_reference), optional
-        """
-        state = self.restored(state, ratios, given)
-        _, pooled = self._pooled(ratios, state.filters, state)
-        return replace(state, look=replace(state.look, ratios=pooled * state.look.n_rounds, before=pooled))
-
     def fits(self, state: PoolState) -> bool:
         """Whether a state that was stored has the shapes that a state of this pool has."""
         n_rows, n_columns = self._reference.features.shape

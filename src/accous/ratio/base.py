@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
-from copy import copy
 from functools import lru_cache
 from typing import Any, ClassVar, Self
 
@@ -45,7 +44,7 @@ class RatioEstimator(LearnedAttributes, Lockable, BaseEstimator, ABC):
     """An estimate of r(x) = batch density over reference density that is updated batch by batch.
 
     This class is the interface between ratio estimators and the rest of accous. You can pass your own subclass to
-    `accous.AdaptiveClassifier` and use weights, safeguards, trust and saving as with the built-in estimators.
+    `accous.AdaptiveClassifier` and use weights, safeguards, readings and saving as with the built-in estimators.
 
     Implement ``_start``, ``_play``, ``_ratio`` and ``reference_ratio_``. This class reads the input, skips empty
     batches and limits BLAS threads for you. Replace learned attributes and never modify them: a shallow copy must be
@@ -54,10 +53,7 @@ class RatioEstimator(LearnedAttributes, Lockable, BaseEstimator, ABC):
     - ``keeps_record``: set it to True if the ratio accumulates over batches. The classifier then holds the ratio back
       as far as past batches are evidence against it.
     - ``max_ratio``: where your ratios are cut, 100 if you say nothing.
-    - ``history_in_use``: how many past rounds the ratio is based on.
     - ``learner_ratios``: ratios from the members of an ensemble; they widen the interval around the estimated error.
-    - ``comparison_features``: features in which labelled rows are compared with the reference.
-    - ``on_reference``: how to go on when the reference grows; by default the estimator starts again.
     - ``state_to_plain`` and ``state_from_plain``: what `accous.save` and `accous.load` need. The file records only the
       class name and the parameters: give an estimator with the same ones again, ``accous.load(path, ratio=MyRatio())``.
 
@@ -197,10 +193,6 @@ class RatioEstimator(LearnedAttributes, Lockable, BaseEstimator, ABC):
         """Whether rows are read as numbers; a transformer receives frames unconverted."""
         return isinstance(getattr(self, "feature_map", "identity"), str)
 
-    def history_in_use(self, n_rounds: int) -> float:
-        """Return how many of ``n_rounds`` rounds the ratio is based on: by default only the last one."""
-        return float(min(1, n_rounds))
-
     def learner_ratios(self) -> tuple[FloatArray, FloatArray]:
         """Return ratios of the reference from each member of an ensemble, and the members' weights.
 
@@ -211,24 +203,6 @@ class RatioEstimator(LearnedAttributes, Lockable, BaseEstimator, ABC):
             Both arrays are empty if there is no ensemble.
         """
         return np.empty((0, count_rows(self.reference_))), np.empty(0)
-
-    def comparison_features(self, X: Any) -> tuple[FloatArray, FloatArray] | None:
-        """Return features of ``X`` and of the reference for comparing their densities, or None."""
-        return None
-
-    def on_reference(self, rows: Any) -> Self:
-        """Return an estimator that goes on with another reference; this one starts again, and forgets all batches.
-
-        Parameters
-        ----------
-        rows : rows as ``read`` returns them
-            The new reference; it is not copied.
-        """
-        other = copy(self)
-        with one_blas_thread():
-            other._start(rows)
-        other.reference_ = rows
-        return other
 
     def state_to_plain(self) -> dict[str, Any]:
         """Return everything learned besides the reference, as nested dicts and lists of arrays, numbers and strings."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from copy import copy
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -131,11 +130,6 @@ class LinearRatio(RatioEstimator):
         """Return the covariance over the reference of each feature with the score phi.theta at a given theta."""
         return self.whole_reference_.score_covariances(coef)
 
-    def comparison_features(self, X: Any) -> tuple[FloatArray, FloatArray]:
-        """Return features phi of ``X`` and of the reference."""
-        features, _ = self.features_.transform(self.read(X, min_rows=1))
-        return features, np.asarray(self.reference_features_, dtype=np.float64)
-
     def score_loss(self, X_batch: Any) -> float:
         """Return the observed loss of the current theta on a batch; lower is better.
 
@@ -200,21 +194,6 @@ class LinearRatio(RatioEstimator):
         neutral[-1] = self.loss_.neutral_score
         neutral.setflags(write=False)
         return neutral
-
-    def on_reference(self, rows: Any) -> Self:
-        """Return an estimator that goes on with another reference: same theta, same learners, same scaling."""
-        if not self.reads_numbers:
-            raise ParameterError(
-                "The reference cannot grow with a transformer as feature_map, which load fits again on the whole "
-                "reference: fit a new model on the old rows and the new ones together."
-            )
-        other = copy(self)
-        with one_blas_thread():
-            indices = self._choose_rows(count_rows(rows))
-            other._start_with(self.features_.row_map, indices, rows, self.features_.bound)
-        other.state_, other.step_size_ = self.state_, self.step_size_
-        other.n_out_of_bound_, other.reference_ = self.n_out_of_bound_, rows
-        return other
 
     def state_to_plain(self) -> dict[str, Any]:
         """Return the learned state without the reference, as nested dicts of arrays and numbers."""

@@ -832,11 +832,6 @@ class LogisticRatio(RatioEstimator):
     def _ratio_of_features(self, features: FloatArray) -> FloatArray:
         return Logistic().ratio(features @ self.state_.coef, float(self.max_ratio))
 
-    def comparison_features(self, X: Any) -> tuple[FloatArray, FloatArray]:
-        """Return features phi of ``X`` and of the reference."""
-        features, _ = self.features_.transform(self.read(X, min_rows=1))
-        return features, np.asarray(self.reference_features_, dtype=np.float64)
-
     def state_to_plain(self) -> dict[str, Any]:
         """Return everything learned besides the reference, as nested dicts of arrays and numbers."""
         return {"row_map": map_to_plain(self.features_.row_map), **to_plain(self.state_)}

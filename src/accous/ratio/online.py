@@ -297,11 +297,6 @@ class OnlineDensityRatio(PooledRatio):
             return super()._current_ratios()
         return self.rounds_.reference_ratios(self.state_, float(self.max_ratio))
 
-    def history_in_use(self, n_rounds: int) -> float:
-        """Return the mean interval length of the learners, weighted by their meta weights."""
-        state = self.state_
-        return float(state.weights @ state.lengths)
-
     def learner_ratios(self) -> tuple[FloatArray, FloatArray]:
         """Return ratios of the reference from each learner, pooled as the ensemble's is, and the meta weights."""
         state = self.state_
@@ -408,10 +403,6 @@ class SingleLearnerRatio(LinearRatio):
         self.metric_rank = metric_rank
         self.random_state = random_state
 
-    def history_in_use(self, n_rounds: int) -> float:
-        """Return the number of rounds: the one learner uses all of them."""
-        return float(n_rounds)
-
     def _start_learning(self, neutral: FloatArray) -> None:
         self.rounds_ = SingleRounds(self.gradient_reference_, self.radius_)
         learner = start_learners(1, neutral, float(self.ridge), self.metric_, int(self.metric_rank))
@@ -466,10 +457,6 @@ class NoShift(RatioEstimator):
 
     def _play(self, X: Any) -> None:
         self.n_rounds_ += 1
-
-    def history_in_use(self, n_rounds: int) -> float:
-        """Return 0: nothing is learned."""
-        return 0.0
 
     def state_to_plain(self) -> dict[str, Any]:
         """Return the learned state without the reference, as nested dicts of arrays and numbers."""

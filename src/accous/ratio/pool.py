@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -67,11 +67,6 @@ class Candidates:
                 learned.run(learned.read(X))
                 means[number], ratios[number] = _on_reference(number, learned, None, self.max_ratio)
         return Candidates(tuple(members), self.max_ratio, means, ratios)
-
-    def on_reference(self, rows: Any) -> Candidates:
-        """Return candidates that go on with another reference."""
-        members = [each.on_reference(rows) if isinstance(each, RatioEstimator) else each for each in self.members]
-        return _measured(members, rows, self.max_ratio)
 
     def state_to_plain(self) -> list[Any]:
         """Return what each candidate has learned; nothing for a function."""
@@ -338,20 +333,6 @@ class PooledRatio(LinearRatio):
         with nullcontext() if self._is_free_of_blas else one_blas_thread():
             features, _ = self.features_.transform(X)
             return self.pooling_.ratios(state, features, given.ratios(X) if given.members else None)
-
-    def on_reference(self, rows: Any) -> Self:
-        """Return an estimator that goes on with another reference: same theta, learners, scaling and memory."""
-        other = super().on_reference(rows)
-        other.pooling_ = other.in_use_ = other._seen_batch = None
-        if self.in_use_ is not None:
-            pool, given = self.in_use_
-            with one_blas_thread():
-                given = given.on_reference(rows)
-                # Parameters that were set after `fit` have no effect on what was learned.
-                other.pooling_ = other._make_pooling(len(pool.slots.use), given)
-                pool = other.pooling_.on_reference(pool, other._uncut_ratios(), given.reference_ratios)
-            other.in_use_ = PoolInUse(pool, given)
-        return other
 
     def state_to_plain(self) -> dict[str, Any]:
         """Return the learned state without the reference, as nested dicts of arrays and numbers."""

@@ -17,7 +17,6 @@ from accous.model.snapshot import Snapshot
 # --- The points of a history, as rows of arrays: what they hold, and how neighbours are merged
 
 
-LENGTH_BINS = 32
 COUNTS = ("n_rows", "n_scored", "n_wrong_fixed", "n_wrong")
 LATE = ("n_late", "late_loss")
 MEANS = ("effective_sample_size", "largest_weight", "value", "low", "high")
@@ -39,8 +38,6 @@ class Points:
         Sums of the readings that are shown as means.
     tallies : array of shape (n_points, n_means)
         How many readings each sum has.
-    lengths : array of shape (n_points, LENGTH_BINS)
-        Sums of the weights of the learners, over as many readings as the effective sample size has.
     worst : array of shape (n_points, 1)
         The worst state, by its place in `STATES`; NaN if none was read.
     lasts : array of shape (n_points, 3)
@@ -52,7 +49,6 @@ class Points:
     counts: NDArray[np.float64]
     sums: NDArray[np.float64]
     tallies: NDArray[np.int64]
-    lengths: NDArray[np.float64]
     worst: NDArray[np.float64]
     lasts: NDArray[np.float64]
     late: NDArray[np.float64]
@@ -64,7 +60,6 @@ class Points:
             np.zeros((n_points, len(COUNTS))),
             np.zeros((n_points, len(MEANS))),
             np.zeros((n_points, len(MEANS)), dtype=np.int64),
-            np.zeros((n_points, LENGTH_BINS)),
             np.full((n_points, 1), np.nan),
             np.full((n_points, len(LASTS)), np.nan),
             np.zeros((n_points, len(LATE))),
@@ -83,7 +78,6 @@ class Points:
             first.counts + second.counts,
             first.sums + second.sums,
             first.tallies + second.tallies,
-            first.lengths + second.lengths,
             np.fmax(first.worst, second.worst),
             np.where(np.isnan(second.lasts), first.lasts, second.lasts),
             first.late + second.late,
@@ -261,11 +255,6 @@ class History:
         """Last round of every point."""
         return np.arange(1, len(self) + 1, dtype=np.int64) * self.stride
 
-    @property
-    def length_weights(self) -> NDArray[np.float64]:
-        """Mean weight of the learners whose interval is 2^k rounds long, for every point."""
-        return self._points.lengths / np.maximum(self._points.tallies[:, :1], 1)
-
     def totals(self) -> dict[str, Any]:
         """Sums of the counts over all rounds; whole numbers, except for sums of losses of numbers."""
         sums = (self._points.counts.sum(axis=0) + self._open.counts[0]).tolist()
@@ -316,7 +305,6 @@ class History:
         largest = model.reference_weight_.max()
         _take(self._open, effective_sample_size=model.effective_sample_size_, largest_weight=largest)
         self._open.lasts[0, LASTS.index("n_out_of_bound")] = getattr(model.ratio_, "n_out_of_bound_", 0)
-        self._open.lengths[0] += _length_weights(model)
 
 
 def _take(point: Points, **readings: float) -> None:
@@ -326,12 +314,3 @@ def _take(point: Points, **readings: float) -> None:
             number = MEANS.index(name)
             point.sums[0, number] += value
             point.tallies[0, number] += 1
-
-
-def _length_weights(model: Any) -> NDArray[np.float64]:
-    weights = np.zeros(LENGTH_BINS)
-    lengths = getattr(model.ratio_, "learner_lengths_", None)
-    if lengths is not None and len(lengths):
-        bins = np.minimum(np.log2(lengths).astype(int), LENGTH_BINS - 1)
-        weights += np.bincount(bins, model.ratio_.learner_weights_, minlength=LENGTH_BINS)
-    return weights
