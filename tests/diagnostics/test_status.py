@@ -96,5 +96,8 @@ def test_every_code_has_a_text_of_at_most_25_words_and_one_number():
     for text in TEXTS.values():
         assert len(text.split()) <= 25
         assert len(re.findall(r"\{[nx]:", text)) <= 1
-    assert text_of(Reason(Finding.LABELS_WITHIN, 1200)) == "1,200 recent labels agree with the value at fit."
+    assert (
+        text_of(Reason(Finding.LABELS_WITHIN, 1200))
+        == "1,200 recent labels show it within the tolerance of the value at fit."
+    )
     assert text_of(Advice(Action.LABEL, 140)) == "Label 140 recent rows to know it within the tolerance."

@@ -399,3 +399,16 @@ def test_labelled_rows_are_bounded(model):
     rows = model.state_.labelled
     many = replace(rows, **{name: np.repeat(value, 300, axis=0) for name, value in to_plain(rows).items()})
     assert len(rows.after(many)) == 4000
+
+
+def test_after_learning_the_labels_speak_alone():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(900, 3))
+    y = (X[:, 0] + rng.normal(size=900) > 0.0).astype(int)
+    model = AdaptiveClassifier().fit(X[:300], y[:300], order=False)
+    predicted = np.concatenate([model.step(X[start : start + 10]) for start in range(300, 900, 10)])
+    model.observe(X[300:], y[300:], predicted=predicted, probability=1.0)
+    assert model.learned_
+    labels = model.current().labels
+    wrong = np.average(predicted[-len(labels) :] != y[-len(labels) :], weights=labels.weight)
+    assert model.performance().value == pytest.approx(wrong)

@@ -82,17 +82,21 @@ class Labels:
         Numbers of classes, or numbers.
     weight : array of shape (n,)
         How much each counts: its age over the probability of having been chosen (`label_weights`).
+    is_alone : bool
+        Whether the predictor has learned since: what is expected of recent rows is then about another one, and the
+        labels speak alone.
     """
 
     made: Predictions
     y: NDArray[Any]
     weight: FloatArray
+    is_alone: bool = False
 
     def __len__(self) -> int:
         return len(self.y)
 
     def __getitem__(self, rows: Any) -> Labels:
-        return Labels(self.made[rows], self.y[rows], self.weight[rows])
+        return Labels(self.made[rows], self.y[rows], self.weight[rows], self.is_alone)
 
     @cached_property
     def n_effective(self) -> float:
@@ -446,7 +450,7 @@ def confirmed(metric: Metric, calibration: Calibration, recent: Predictions, lab
     weight = labels.weight / labels.weight.sum()
     joined = calibration.joined(recent, labels)
     true, guessed, of_recent = joined.influences(metric.gradient(joined.midway(weight)))
-    share = _regression(true, guessed, weight)
+    share = 0.0 if labels.is_alone else _regression(true, guessed, weight)
     rows = joined.rows(share, weight)
     value = _within(metric, metric.value(rows))
     true, guessed, of_recent = joined.influences(metric.gradient(rows))

@@ -240,7 +240,7 @@ def rows_to_label(metric: Metric, now: Estimate, tolerance: float) -> int:
 
 
 TEXTS: dict[Finding | Action, str] = {
-    Finding.LABELS_WITHIN: "{n:,} recent labels agree with the value at fit.",
+    Finding.LABELS_WITHIN: "{n:,} recent labels show it within the tolerance of the value at fit.",
     Finding.LABELS_BEYOND: "{n:,} recent labels show that the model is worse than at fit.",
     Finding.LABELS_UNDECIDED: "{n:,} recent labels do not decide yet whether the model is worse than at fit.",
     Finding.LABELS_TOO_FEW: "{n:,} recent labels are too few to confirm it.",

@@ -236,7 +236,7 @@ class Snapshot:
         if labelled is None:
             none = Predictions(np.zeros(0), None)
             return Labels(none, np.zeros(0), np.zeros(0))
-        return labelled.labels(self._label_weights)
+        return replace(labelled.labels(self._label_weights), is_alone=self.state.learning is not None)
 
     @cached_property
     def alarm(self) -> AlarmWatch | None:
