@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from accous.cli import adapt, ask, backtest, demo, fit, labels, predict, report, serve, spark, status
+from accous.cli import adapt, backtest, demo, fit, labels, predict, report, serve, spark, status
 from accous.cli.options import command
 from accous.exceptions import AccousError, MissingExtraError, ParameterError
 from accous.table.options import (
@@ -36,7 +36,7 @@ COMMANDS: dict[Callable[..., int], str] = {
     command(AdaptOptions, adapt.adapt): adapt.EXAMPLES,
     command(PredictOptions, predict.predict): predict.EXAMPLES,
     status.status: status.EXAMPLES,
-    command(AskOptions, ask.ask): ask.EXAMPLES,
+    command(AskOptions, labels.ask): labels.ASK_EXAMPLES,
     command(LabelsOptions, labels.labels): labels.EXAMPLES,
     report.report: report.EXAMPLES,
     command(ServeOptions, serve.serve): serve.EXAMPLES,
