@@ -48,7 +48,7 @@ from accous.deep.networks import Backbone, one_torch_thread
 from accous.deep.rows import EmbeddingCache, LateBar, Rows, open_cache
 from accous.exceptions import DataError, ParameterError
 from accous.model.tasks import read_labels
-from accous.parameters import require_integer, require_number
+from accous.text import require_integer, require_number
 
 __all__ = [
     "MeanOfNetworks", "TunedFeatures", "Tuning", "cross_fit", "deal_folds", "features_cache", "fine_tune",
