@@ -1,4 +1,4 @@
-"""The command line, ``accous``: one file per command, which parses, calls and prints.
+"""The command line, ``accous``: one file per command, which parses, calls and prints; `options` is what they share.
 
 Commands import what they need when they run, so that ``accous --help`` answers at once.
 """
@@ -74,7 +74,7 @@ def make_app() -> typer.Typer:
     """
     made = typer.Typer(
         name="accous",
-        help="Keep a deployed classifier accurate while its inputs drift and no labels arrive.",
+        help="Keep a deployed model alive while its inputs drift: measure it, ask for labels, recover.",
         epilog="Start with: accous demo",
         rich_markup_mode="markdown",
         pretty_exceptions_enable=False,
