@@ -57,7 +57,7 @@ from accous.model.learning import (
 )
 from accous.model.order import Order, OrderKind
 from accous.model.pair import AUTO, LinearAndTrees, PairErm, PairOfClassifiers, PairRecipe, hold_out_both, make_trees
-from accous.model.performance import Drift, alarm_from_plain, labelled_from_plain, read_labelled
+from accous.model.performance import Drift, TellsStatus, alarm_from_plain, labelled_from_plain, read_labelled
 from accous.model.predictors import (
     ErmRecipe,
     EstimatorRecipe,
@@ -97,7 +97,7 @@ from accous.model.watching import Read, ReferenceCover
 from accous.ratio.base import RatioEstimator, unchanged_on_failure
 from accous.ratio.online import NoShift, OnlineDensityRatio
 from accous.text import LOGGER, require_choice, require_integer, require_number, require_share
-from accous.threads import LOCK_NAME, Lockable, one_blas_thread, one_openmp_thread_if_few
+from accous.threads import CALLBACKS_NAME, LOCK_NAME, Lockable, one_blas_thread, one_openmp_thread_if_few
 from accous.validation import (
     Bounds,
     LearnedAttributes,
@@ -117,7 +117,7 @@ _FOLDS_OF_PAIR = 3  # most of the time of a fit goes into trees
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
 
 
-class AdaptiveEstimator(LearnedAttributes, Lockable):
+class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
     """The life of `accous.AdaptiveClassifier` and `accous.AdaptiveRegressor`, whatever they predict.
 
     ``rules_`` is what ``fit`` set up, ``state_`` what the last round left; `accous.model.round` moves the state, and
@@ -327,6 +327,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             or after.columns is not before.columns
         ) and not self.rules_.is_replay:
             log_events(before, after, self.fixed_)
+        if CALLBACKS_NAME in attributes and after.recent.n_closed != before.recent.n_closed:
+            self._tell()
         return predicted
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -395,6 +397,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             self._measure(rows, late, predicted, probability)
             if learn and rows is not None:
                 self._learn(rows, late)
+        if CALLBACKS_NAME in vars(self):
+            self._tell()
         return self
 
     def _measure(self, rows: Any, late: NDArray[Any], predicted: Any, probability: Any) -> None:
