@@ -36,7 +36,7 @@ from accous.model.heldout import (
     split_rows,
 )
 from accous.model.order import Order, OrderKind, look_for_order
-from accous.model.pair import AUTO
+from accous.model.pair import AUTO, LINEAR
 from accous.model.predictors import last_step, require_sample_weight, sharing_fits
 from accous.ratio.base import RatioEstimator
 from accous.ratio.one_step import KLIEP, KMM, ULSIF, LogisticRatio
@@ -57,7 +57,7 @@ from accous.table.checks import (
 )
 from accous.table.columns import Choices, ColumnEncoder
 from accous.table.kinds import CLASSES, LabelTask, find_task, key_texts
-from accous.table.model import LINEAR, TableModel, make_estimator, save_table_model
+from accous.table.model import TableModel, make_estimator, save_table_model
 from accous.table.options import FitOptions
 from accous.table.readers import (
     BadRow,
@@ -600,7 +600,7 @@ class FitJob:
         options = self.options
         kind = "classifier" if options.task is None else LabelTask(options.task).kind
         estimator = make_estimator(options.estimator, kind=kind, seed=options.seed, blocks=())
-        if estimator is None:
+        if estimator == LINEAR:
             return
         if options.task is None and is_regressor(last_step(estimator)):
             kind = "regressor"
