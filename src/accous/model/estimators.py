@@ -214,18 +214,31 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             If one column alone determines the label, a class has fewer than ten rows, or a column counts rows that are
             in order of time. References of fewer than 200 rows are not checked.
         """
-        return self.fit_with(X, y, sample_weight, order=order)
+        with unchanged_on_failure(self):
+            self.fit_with(X, y, sample_weight, order=order)
+            is_ordered = self.order_.kind in (OrderKind.GIVEN, OrderKind.FOUND)
+            warn_of_traps(self._as_numbers(self.reference_), self.task_, self._names, is_ordered=is_ordered)
+        return self
 
     def fit_with(
-        self, X: Any, y: Any, sample_weight: Any = None, *, order: Any = "auto", combination: Combination | None = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        order: Any = "auto",
+        combination: Combination | None = None,
+        held_out: HeldOut | None = None,
     ) -> Self:
-        """Fit as ``fit`` does.
+        """Fit as ``fit`` does, without looking for traps.
 
         Parameters
         ----------
         X, y, sample_weight, order : as for ``fit``
         combination : Combination, optional
             How the two predictors of ``"auto"`` are combined, if that is known; None finds out on held-out rows.
+        held_out : HeldOut, optional
+            Predictions for held-out rows, if they are known.
         """
         self._check_parameters()
         self.rounds_between_refits_ = 0
@@ -239,10 +252,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             ratio = self._bounded(self._make_ratio())
             ratio.fit(X)
             found, time_order = order_of(self, X, order)
-            is_ordered = found.kind in (OrderKind.GIVEN, OrderKind.FOUND)
             self._read_measures()
-            warn_of_traps(self._as_numbers(self.reference_), self.task_, self._names, is_ordered=is_ordered)
-            held_out = self._combine(
+            combined = self._combine(
                 time_order, combination, lambda share: say(f"{share:.0%} of the held-out rows are predicted")
             )
             say("fitting on the whole reference")
@@ -252,7 +263,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             self.verification_ = verify(
                 self, X, y, order, found, time_order, lambda share: say(f"{share:.0%} of the replays are done")
             )
-            self._hold_out(held_out)
+            self._hold_out(held_out or combined)
             self.rules_ = self._make_rules(ratio)
             self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, self.rules_.guard)
             self._limit_refits(rows, X)
@@ -671,11 +682,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """Predictions for rows of the reference by fits without them; None if the reference has too few rows."""
         self._require_fitted("state_")
         return self.holding_out_.predictions
-
-    @held_out_.setter
-    def held_out_(self, known: HeldOut | None) -> None:
-        self._hold_out(known)
-        self.rules_ = replace(self.rules_, held_out=self.holding_out_)
 
     @property
     def regimes_(self) -> tuple[Regime, ...]:
