@@ -378,8 +378,7 @@ def judge_labels(
         answers[:, 1] = _answers(learned, wide, truths, has_classes=has_classes)
         linear, trees = getattr(learned, "linear", None), getattr(learned, "trees", None)
         if linear is not None and trees is not None:
-            clipped = learned.bounds.clipped(wide)
-            answers[:, 2] = _answers(linear, clipped, truths, has_classes=has_classes)
+            answers[:, 2] = _answers(linear, wide, truths, has_classes=has_classes)
             answers[:, 3] = _answers(trees, wide, truths, has_classes=has_classes)
     errors = np.stack(
         [_errors(each, of, truths, has_classes=has_classes) for each, of in ((fixed, narrow), (mixed, rows))], axis=1

@@ -39,7 +39,7 @@ from accous.exceptions import CheckpointError, DataError, ParameterError
 from accous.model.backtest import Backtest
 from accous.model.estimators import AdaptiveEstimator
 from accous.model.learning import LearningEvent
-from accous.model.pair import AUTO, LinearAndTrees, make_trees
+from accous.model.pair import AUTO, LINEAR, LinearAndTrees, make_trees
 from accous.model.performance import AlarmWatch, Drift, MovedColumn, TellsStatus
 from accous.model.round import log_onsets
 from accous.model.snapshot import Snapshot
@@ -1212,7 +1212,7 @@ class TableModel(TellsStatus, Lockable):
 # --- The predictors by the names they have on the command line, for classes and for numbers
 
 
-LINEAR, BOOSTING, FOREST = NAMES = ("linear", "boosting", "forest")
+_, BOOSTING, FOREST = NAMES = (LINEAR, "boosting", "forest")
 _CLASSES = {
     ("classifier", BOOSTING): "HistGradientBoostingClassifier",
     ("classifier", FOREST): "RandomForestClassifier",
@@ -1225,7 +1225,7 @@ _FOREST = {"n_estimators": 100, "min_samples_leaf": 5}
 
 
 def make_estimator(name: str, *, kind: str, seed: int, blocks: tuple[Block, ...]) -> Any:
-    """Make an unfitted predictor that reads the encoded features of a table; None is the built-in linear one.
+    """Make an unfitted predictor that reads the encoded features of a table; the built-in linear one has a name only.
 
     Parameters
     ----------
@@ -1254,7 +1254,7 @@ def make_estimator(name: str, *, kind: str, seed: int, blocks: tuple[Block, ...]
             f"{did_you_mean(name, NAMES)}."
         )
     if name == LINEAR:
-        return None
+        return LINEAR
     cls = getattr(import_module("sklearn.ensemble"), _CLASSES[kind, name])
     if name == FOREST:
         return cls(**_FOREST, random_state=seed)
