@@ -25,7 +25,7 @@ NEED_EXTRA = {
     "deep.md": "efficientnet_lite_pytorch", "deploy.md": "uvicorn", "images.md": "efficientnet_lite_pytorch",
 }  # fmt: skip
 SHELLS = {"bash", "console", "sh", "shell", "shell-session", "zsh"}
-SLOW = {"deploy.md", "images.md", "late_labels.md", "own_contender.md", "pipeline.md", "table.md"}
+SLOW = {"deploy.md", "images.md", "labels.md", "own_contender.md", "pipeline.md", "table.md"}
 
 
 @pytest.fixture
