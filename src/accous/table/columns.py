@@ -990,8 +990,8 @@ def _extra_plan(plan: ColumnPlan, column: pl.Series) -> ColumnPlan | None:
         new = [cycle for cycle in found.cycles if cycle not in plan.cycles] if isinstance(found, DateColumn) else []
         return replace(plan, cycles=new) if new else None
     texts = to_texts(column)
-    has_gaps = plan.marks_missing if isinstance(plan, NumberColumn) else plan.has_missing
-    levels = [] if isinstance(plan, NumberColumn) else _frequent_levels(texts, plan.levels)
+    has_gaps = plan.has_missing if isinstance(plan, CategoryColumn) else getattr(plan, "marks_missing", True)
+    levels = _frequent_levels(texts, plan.levels) if isinstance(plan, CategoryColumn) else []
     return _plan_of_levels(plan.name, levels, has_missing=texts.null_count() >= _RAREST_COUNT and not has_gaps)
 
 
