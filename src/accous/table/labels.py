@@ -164,7 +164,7 @@ class LabelJob:
         # Labels that came with their rows are batch 0: they are for measuring.
         rows = store.labelled().filter((pl.col("label_batch") > 0) & ~pl.col("label_batch").is_in(only))
         rows = rows.drop_nulls("features").sort("id").tail(MOST_LABELS)
-        model.learn_all(rows, start=start, step=ID_STEP, now=(store.next_id() - start) // ID_STEP)
+        model.learn_all(rows, start=start, step=ID_STEP)
 
     def match(self, store: Store) -> tuple[LabelTable, Joined]:
         """Read the labels; return them, and the predictions that they belong to.
