@@ -26,7 +26,7 @@ from accous.exceptions import AccousError, CheckpointError, DataError, Parameter
 from accous.service.app import Service, make_app
 from accous.service.bodies import BatchReader, Limits
 from accous.service.interface import Gate, Tokens, read_token_file
-from accous.service.learner import Learner, OwnedModel, open_owned
+from accous.service.learner import Learner, OwnedModel, open_owned, prepare_to_predict
 from accous.service.live import Metrics, Reading, ReadingTimer
 from accous.table.model import load_table_model
 from accous.table.options import ServeOptions
@@ -293,7 +293,9 @@ class FollowedModel:
         return found.st_mtime_ns, found.st_ino
 
     def _load(self) -> BatchReader:
-        return BatchReader(load_table_model(self._options.model, self._options.estimator), self._limits)
+        table_model = load_table_model(self._options.model, self._options.estimator)
+        prepare_to_predict(table_model)
+        return BatchReader(table_model, self._limits)
 
 
 def run_worker(options: ServeOptions, limits: Limits, gate: Gate, sock: socket.socket) -> None:
@@ -408,7 +410,7 @@ def _run(
     learner = Learner(owned, limits, metrics, save_batches=options.save_batches, save_seconds=save_seconds)
     service = Service(
         name=name,
-        reader=lambda: owned.reader,
+        reader=lambda: owned.executor.reader,
         limits=limits,
         gate=gate,
         metrics=metrics,
