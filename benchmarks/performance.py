@@ -30,7 +30,6 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from accous.arrays import FloatArray
-from accous.diagnostics.alarm import start_alarm
 from accous.diagnostics.drift import ComparedReference
 from accous.diagnostics.metrics import Metric, decide, read_metric
 from accous.diagnostics.performance import (
@@ -46,7 +45,7 @@ from accous.diagnostics.performance import (
     label_weights,
     windows_of,
 )
-from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN, History, judge, tolerance_of
+from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN, History, judge, start_alarm, tolerance_of
 from accous.threads import one_blas_thread
 from benchmarks.data import NUMBER_STREAMS, STREAMS, prepare, read_stream
 from benchmarks.pages import RESULTS, markdown

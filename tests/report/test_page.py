@@ -13,17 +13,18 @@ import accous
 from accous import AdaptiveRegressor, NoShift
 from accous.cli import main
 from accous.diagnostics.metrics import read_metric
-from accous.report.figures import moved_figures, performance_figure
-from accous.report.page import render_page
-from accous.report.words import (
+from accous.report.figures import (
     CONDITIONS,
     ReportSource,
     headline,
     headline_notes,
     metric_in_words,
+    moved_figures,
+    performance_figure,
     report_source,
     shown,
 )
+from accous.report.page import render_page
 from accous.table.history import History
 from tests.cli.tables import make_tables
 from tests.report.subjects import NAMES, follow

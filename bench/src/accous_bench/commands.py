@@ -248,7 +248,7 @@ def _with_rounds(spec: Spec, rounds: int | None) -> Spec:
 def _with_protocol(spec: Spec, protocol: str | None) -> Spec:
     from dataclasses import replace
 
-    from accous.parameters import did_you_mean
+    from accous.text import did_you_mean
     from accous_bench.contenders import PROTOCOLS
 
     if protocol is None:

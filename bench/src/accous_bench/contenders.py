@@ -41,12 +41,12 @@ from accous.diagnostics.losses import effective_sample_size
 from accous.exceptions import DataError, ParameterError
 from accous.model.estimators import AdaptiveClassifier
 from accous.model.predictors import LinearPredictor, LogisticErm
-from accous.parameters import did_you_mean
 from accous.ratio.base import RatioEstimator
 from accous.ratio.features import LARGEST_NORM
 from accous.ratio.one_step import KLIEP, KMM, ULSIF, LogisticRatio
 from accous.ratio.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.streams import GaussianStream
+from accous.text import did_you_mean
 from accous_bench.dann import DANN
 from accous_bench.label_shift import ATLAS, FLHFTL, FTH, ROGD, UOGD, KnownShares
 from accous_bench.literature import LAME, T3A, DoubleWeighting, WindowRatio

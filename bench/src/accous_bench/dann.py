@@ -34,9 +34,9 @@ from sklearn.utils.validation import check_is_fitted
 from accous.arrays import FloatArray, IntArray
 from accous.exceptions import ParameterError
 from accous.model.tasks import read_base_weights, read_labels
-from accous.parameters import require_integer, require_number, require_number_in
 from accous.ratio.base import unchanged_on_failure
 from accous.ratio.features import Standardize
+from accous.text import require_integer, require_number, require_number_in
 from accous.threads import one_blas_thread
 from accous.validation import LearnedAttributes, read_rows
 

@@ -16,7 +16,6 @@ from accous import datasets
 from accous.arrays import FloatArray, IntArray
 from accous.deep.features import embeddings_of, fit_reduction
 from accous.exceptions import DataError, ParameterError
-from accous.parameters import did_you_mean
 from accous.streams import (
     Batch,
     BernoulliShift,
@@ -30,7 +29,7 @@ from accous.streams import (
     SineShift,
     SquareShift,
 )
-from accous.text import import_extra
+from accous.text import did_you_mean, import_extra
 from accous_bench.images import ImagePair, ImageYears, has_cifar_cinic, load_cifar_cinic, load_mnist_svhn, load_yearbook
 from accous_bench.label_shift import LabelShiftStream
 

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from accous.exceptions import AccousError, ParameterError
-from accous.parameters import did_you_mean, require_integer
+from accous.text import did_you_mean, require_integer
 from accous_bench.contenders import FRESH_ROWS, PREDICT_FIRST, PROTOCOLS, get_contender
 from accous_bench.grid import Measures, Run
 from accous_bench.problems import NATURAL, SHIFTS, Problem, Setting, get_problem

@@ -50,8 +50,7 @@ from accous.deep.features import BackboneFeatures, Learned
 from accous.deep.networks import Backbone, one_torch_thread
 from accous.deep.rows import EmbeddingCache, LateBar, Rows, open_cache
 from accous.exceptions import DataError, ParameterError
-from accous.parameters import require_integer, require_number
-from accous.text import count
+from accous.text import count, require_integer, require_number
 
 __all__ = [
     "CrossFitted", "MeanOfNetworks", "Training", "TunedFeatures", "Tuning", "cross_fit", "deal_folds",

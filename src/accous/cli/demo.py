@@ -170,8 +170,8 @@ def _save_picture(race: Race, output: Path, image_format: str, remarks: Console)
 
 
 def _save_report(race: Race, output: Path, remarks: Console) -> int:
+    from accous.report.figures import ReportSource
     from accous.report.page import render_page
-    from accous.report.words import ReportSource
 
     assert race.model is not None
     assert race.history is not None

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from accous.cli.options import results_console, say
-from accous.parameters import require_choice
 from accous.table.options import AsJson, ModelFolder, NamedEstimator
-from accous.text import count
+from accous.text import count, require_choice
 
 if TYPE_CHECKING:
     from accous.diagnostics.metrics import Metric

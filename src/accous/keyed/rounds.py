@@ -19,7 +19,7 @@ from accous.model.predictors import LinearPredictor
 from accous.model.round import SMALLEST_SHIFT, check_fit, is_check_due, refit_limit
 from accous.model.safeguards import FIRST_STRENGTH, Check, Fit, Veto, shrink
 from accous.model.watching import LOOK_DECAY, ROUND_DECAY, parts_of_coef
-from accous.parameters import require_choice, require_integer, require_number
+from accous.text import require_choice, require_integer, require_number
 from accous.threads import one_blas_thread
 
 # --- Rows of keys as they arrive, cut into rounds that many keys run together

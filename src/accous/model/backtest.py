@@ -15,16 +15,14 @@ from sklearn.utils import _safe_indexing
 
 from accous.arrays import FloatArray, IntArray
 from accous.diagnostics.evidence import Evidence, Look, measure_evidence
-from accous.diagnostics.losses import effective_sample_size
-from accous.diagnostics.scales import ERRORS, LossScale
+from accous.diagnostics.losses import ERRORS, LossScale, effective_sample_size
 from accous.exceptions import DataError, ParameterError, TrapWarning
 from accous.model.order import Order, OrderKind, find_order, read_order
 from accous.model.predictors import ErmRecipe
 from accous.model.round import under_guard
 from accous.model.safeguards import DOUBTED, FREE, NEVER, Guard, choose_guard
 from accous.model.tasks import Task, read_base_weights, read_one_column, require_as_many
-from accous.parameters import require_integer
-from accous.text import count
+from accous.text import count, require_integer
 from accous.threads import one_blas_thread
 from accous.validation import count_rows
 

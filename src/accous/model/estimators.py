@@ -94,10 +94,9 @@ from accous.model.tasks import (
     warn_of_traps,
 )
 from accous.model.watching import Read, ReferenceCover
-from accous.parameters import require_choice, require_integer, require_number, require_share
 from accous.ratio.base import RatioEstimator, unchanged_on_failure
 from accous.ratio.online import NoShift, OnlineDensityRatio
-from accous.text import LOGGER
+from accous.text import LOGGER, require_choice, require_integer, require_number, require_share
 from accous.threads import LOCK_NAME, Lockable, one_blas_thread, one_openmp_thread_if_few
 from accous.validation import (
     Bounds,

@@ -28,7 +28,7 @@ from accous.exceptions import ParameterError
 from accous.model.backtest import CUTS, ReferenceParts
 from accous.model.tasks import ClassTask, Task
 from accous.model.watching import ReferenceCover
-from accous.parameters import require_number
+from accous.text import require_number
 from accous.threads import one_blas_thread, one_openmp_thread_if_few
 from accous.validation import count_rows
 

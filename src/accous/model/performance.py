@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray, IntArray, to_plain
-from accous.diagnostics.alarm import Alarm, limit_of, losses_of, start_alarm
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.metrics import one_hot
 from accous.diagnostics.performance import Labels, Predictions, label_weights
-from accous.diagnostics.status import Status, text_of
+from accous.diagnostics.status import Alarm, Status, limit_of, losses_of, start_alarm, text_of
 from accous.exceptions import DataError
 from accous.model.tasks import ClassTask, Task, read_numbers, read_predictions
 from accous.model.watching import MAX_BYTES, RecentRows

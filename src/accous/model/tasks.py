@@ -21,8 +21,7 @@ from accous.diagnostics.coverage import (
     follows_rows,
     rare_classes,
 )
-from accous.diagnostics.losses import NumberLoss, weighted_loss
-from accous.diagnostics.scales import ERRORS, LossScale, scale_of_numbers
+from accous.diagnostics.losses import ERRORS, LossScale, NumberLoss, scale_of_numbers, weighted_loss
 from accous.exceptions import DataError, TrapWarning
 from accous.text import count
 

@@ -14,9 +14,9 @@ from sklearn.base import clone
 from accous.arrays import FloatArray, from_plain, to_plain
 from accous.core.pool import LONGEST_LOOK, N_SHAPES, UNCUT, PoolState, RatioPool, SeenRows, distance
 from accous.exceptions import CheckpointError, ParameterError
-from accous.parameters import require_choice, require_integer
 from accous.ratio.base import RatioEstimator
 from accous.ratio.linear import LinearRatio
+from accous.text import require_choice, require_integer
 from accous.threads import one_blas_thread
 from accous.validation import count_rows
 

@@ -15,9 +15,8 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN, Action
-from accous.report.figures import performance_figure
+from accous.report.figures import ReportSource, headline, headline_notes, performance_figure, report_source
 from accous.report.page import NOTES, TONES, event_rows, render_page, tile_rows
-from accous.report.words import ReportSource, headline, headline_notes, report_source
 from accous.table.history import COUNTS, MEANS
 from accous.table.model import TableModel
 from accous.text import LOGGER

@@ -19,7 +19,6 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from accous.arrays import FloatArray
 from accous.exceptions import CheckpointError, DataError
-from accous.parameters import did_you_mean, listed, nearest_name
 from accous.table.readers import (
     MISSING_TEXTS,
     NO_DECIMAL_COMMAS,
@@ -30,7 +29,7 @@ from accous.table.readers import (
     to_texts,
     to_times,
 )
-from accous.text import count
+from accous.text import count, did_you_mean, listed, nearest_name
 
 # --- How a column is encoded: as a number, a category, a date, or not at all
 

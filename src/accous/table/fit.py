@@ -38,7 +38,6 @@ from accous.model.heldout import (
 from accous.model.order import Order, OrderKind, look_for_order
 from accous.model.pair import AUTO
 from accous.model.predictors import last_step, require_sample_weight, sharing_fits
-from accous.parameters import listed, require_choice
 from accous.ratio.base import RatioEstimator
 from accous.ratio.one_step import KLIEP, KMM, ULSIF, LogisticRatio
 from accous.ratio.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
@@ -74,6 +73,7 @@ from accous.table.readers import (
 )
 from accous.table.rows import write_rejects
 from accous.table.runs import chosen_columns, identify_file, require_free, require_separate_files
+from accous.text import listed, require_choice
 
 # --- The offline stage on a table: read the reference, learn how to encode its columns, and hold rows out
 

@@ -44,7 +44,6 @@ from accous.model.performance import AlarmWatch, Drift, MovedColumn
 from accous.model.round import log_onsets
 from accous.model.snapshot import Snapshot
 from accous.model.watching import LOOK_DECAY, NO_ROWS, RecentRows, recent_from_plain, shares_of_parts
-from accous.parameters import did_you_mean, listed
 from accous.table.checks import TimeColumn, find_time_column, is_part_of_calendar, rises
 from accous.table.columns import (
     CATEGORIES,
@@ -83,7 +82,7 @@ from accous.table.rows import (
 )
 from accous.table.runs import Job, LogPosition
 from accous.table.store import Store, StorePosition, first_id
-from accous.text import count
+from accous.text import count, did_you_mean, listed
 from accous.threads import Lockable
 
 if TYPE_CHECKING:
