@@ -98,15 +98,10 @@ class LabelJob:
             table, joined = self.match(store)
             new, corrected = joined.new, joined.corrected
             unseen = self._unseen(new["given"])  # before they are learned
-            store.set_labels(joined)
-            if corrected.height:
-                model.recount_labels(store.labelled())
-            elif new.height:
-                model.count_labels(new)
             if new.height or corrected.height:
-                if self._options.measure_only:
-                    only_measure(model, store)
-                learn_from_store(model, store)
+                with store.changing():  # a label that cannot be used changes nothing
+                    store.set_labels(joined)
+                    self._count(store, new, corrected)
                 # The store is ahead of the model until it is saved: whoever opens it before takes this batch back.
                 model.stored = store.position
                 save_table_model(model, self._options.model)
@@ -124,6 +119,17 @@ class LabelJob:
             joined_by=self.joined_in_words(table),
             unseen=unseen,
         )
+
+    def _count(self, store: Store, new: pl.DataFrame, corrected: pl.DataFrame) -> None:
+        """Measure with labels that the store has just got, then learn from them."""
+        model = self.table_model
+        if corrected.height:
+            model.recount_labels(store.labelled())
+        else:
+            model.count_labels(new)
+        if self._options.measure_only:
+            only_measure(model, store)
+        learn_from_store(model, store)
 
     def _unseen(self, labels: pl.Series) -> dict[str, int]:
         names = self.table_model.kind.names
