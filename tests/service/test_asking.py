@@ -8,6 +8,7 @@ from accous.cli import main
 from accous.table.model import load_table_model
 from tests.cli.processes import rows_of_store
 from tests.service.servers import Server, content_of, serving
+from tests.waiting import wait_for
 
 
 def test_rows_to_label_are_chosen_once_with_a_known_probability(forks, model, numbers):
@@ -67,6 +68,13 @@ def test_labels_are_counted_then_learned_from_and_a_crash_changes_nothing(forks,
             if name == "killed":
                 server.kill()
                 server = Server(forks, tmp_path / name)
+        server.wait_for_rounds(len(batches))
+        client = server.client
+        wait_for(lambda client=client: client.get("/v1/state").json()["learned_labels"] == 200, "reading")
+        view = client.get("/page/view").json()
+        assert [each[:3] for each in view["learned"]][:2] == [["6", "200", "40"], ["5", "160", "40"]]
+        before, after = view["learned"][-1][3:5]
+        assert float(before.rstrip("%")) > float(after.rstrip("%")), "it has recovered"
         assert server.stop() == 0
     assert answers["killed"] == answers["model"]
     learned = [each["learned"] for each in answers["model"][1::2]]

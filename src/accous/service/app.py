@@ -418,7 +418,7 @@ def _endpoints(service: Service) -> list[Endpoint]:
         post("/invocations", inference.invoke, "Predict, as MLflow's scoring server does.", "read", "Invocation"),
         look("/v1/state", own.state, "State, metric, advice and what moved, as accous status --json prints them."),
         look("/v1/history", own.history, "The rounds so far, in at most 512 points.", parameters=("since",)),
-        look("/v1/events", own.events, "Events: reading, drift, state, alarm.", gives="text/event-stream",
+        look("/v1/events", own.events, "Events: reading, drift, state, alarm, learned.", gives="text/event-stream",
              parameters=("Last-Event-ID",)),
         look("/metrics", own.metrics, "Metrics for Prometheus.", gives="text/plain"),
         get("/healthz", own.healthz, "Whether the process is alive."),

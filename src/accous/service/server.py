@@ -240,17 +240,19 @@ class Server:
 
 
 def events_of(reading: Reading, before: Reading | None) -> list[tuple[str, Any]]:
-    """Return what is new in a reading: changes of the inputs, another state, an alarm, and the reading itself."""
+    """Return what is new in a reading: changes of the inputs, state, alarm, what was learned, and the reading."""
     state = reading.state
     found: list[tuple[str, Any]] = []
     if before is not None:
-        since = before.state["rounds"]
+        since, n_learned = before.state["rounds"], before.state["learned_labels"]
         found += [("drift", each) for each in state["drift"]["events"] if each["round"] > since]
-        if state["state"] != before.state["state"]:
+        if before.state["state"] not in (None, state["state"]):
             change = {"from": before.state["state"], "to": state["state"], "reasons": state["reasons"]}
             found.append(("state", {"rounds": state["rounds"], **change}))
         if state["alarm"] and not before.state["alarm"]:
             found.append(("alarm", {"rounds": state["rounds"], "since": state["alarm_since"]}))
+        if state["learned_labels"] != n_learned:
+            found.append(("learned", {"rounds": state["rounds"], "labels": state["learned_labels"]}))
     return [*found, ("reading", {name: state[name] for name in _SHOWN})]
 
 
