@@ -142,8 +142,7 @@ class Service:
         origin = f"{self._origin}-{next(self._numbers)}"
         kind = kind_of(model.task_, getattr(model, "classes_", None))
         content = prediction_content(kind, played, batch, origin=origin, salt=reader.salt)
-        sets = prediction_sets(model, batch)
-        return content if sets is None else content | {"sets": sets}
+        return content | prediction_sets(model, batch)
 
 
 # --- Bodies of requests: read within the limits, and what is large is unpacked and decoded aside, few at a time

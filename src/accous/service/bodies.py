@@ -879,17 +879,17 @@ def prediction_content(kind: LabelKind, played: RoundResult, batch: Batch, *, or
     return content
 
 
-def prediction_sets(model: Any, batch: Batch) -> list[list[Any]] | None:
-    """Return the classes of each row's prediction set; None if the client does not want them.
+def prediction_sets(model: Any, batch: Batch) -> dict[str, list[list[Any]]]:
+    """Return the classes of each row's prediction set, if the client wants them.
 
     Parameters
     ----------
     model : AdaptiveClassifier or AdaptiveRegressor
-        A copy that stays in one round.
+        One that stays in its round meanwhile.
     batch : Batch
     """
     if "sets" not in batch.include:
-        return None
+        return {}
     if not isinstance(kind_of(model.task_), ClassKind):
         raise HttpError(422, "no_sets", "The model predicts numbers, which have no prediction sets.")
     try:
@@ -897,4 +897,4 @@ def prediction_sets(model: Any, batch: Batch) -> list[list[Any]] | None:
     except AccousError as error:
         raise HttpError(422, "no_sets", str(error)) from None
     classes = model.classes_.tolist()
-    return [[classes[number] for number in np.flatnonzero(row)] for row in found]
+    return {"sets": [[classes[number] for number in np.flatnonzero(row)] for row in found]}

@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from pathlib import Path
@@ -151,7 +150,7 @@ class Executor:
             # It waited while new categories were learned, which it would not do when the log is played again.
             batch = self.reader.read(record.body, record.content_type, record.options)
         # Like the predictions, from before the round unless it learns first.
-        sets = None if record.learns_first else prediction_sets(copy(table_model.model), batch)
+        before = None if record.learns_first else prediction_sets(table_model.model, batch)
         played = table_model.run_round(
             batch.X,
             batch.marks,
@@ -166,8 +165,7 @@ class Executor:
         if record.kind == "adapt":
             return json_result({"round": played.number, "rows": len(batch.X)})
         content = prediction_content(table_model.kind, played, batch, origin=f"s{number}", salt=self.reader.salt)
-        sets = prediction_sets(copy(table_model.model), batch) if record.learns_first else sets
-        return json_result(content if sets is None else content | {"sets": sets})
+        return json_result(content | (prediction_sets(table_model.model, batch) if before is None else before))
 
     # --- what the folder remembers ---
 
