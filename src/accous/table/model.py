@@ -863,7 +863,8 @@ class TableModel(TellsStatus, Lockable):
             A copy of the model that stays in one round, if more than this is to come from that round.
         """
         # All answers come from one round, also if another thread learns meanwhile.
-        model, kind = copy(self.model) if model is None else model, self.kind
+        model = copy(self.model) if model is None else model
+        kind = kind_of(model.task_, getattr(model, "classes_", None))
         if not len(X):
             return RoundResult(model.n_rounds_, kind.no_scores(0), np.zeros(0), NO_COUNTS)
         ratios = ratios_of(model, X, needs_ratio=needs_ratio)
@@ -1003,8 +1004,8 @@ class TableModel(TellsStatus, Lockable):
         encoder = self.encoder.with_extra(frame_from_json(texts, self.encoder))
         features = features_from_json(pl.Series(texts, dtype=pl.String), encoder)
         assert features is not None
-        self.encoder = encoder
         self.model.learn_from_kept(rows=features.X)
+        self.encoder = encoder  # not before: whoever predicts meanwhile needs rows that the model can read
         still = self.model.state_.learning.kept.ids.tolist()
         self.label_rows = {number: self.label_rows[number] for number in still}
 
