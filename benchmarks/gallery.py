@@ -2,9 +2,9 @@
 
 ``python -m benchmarks.gallery`` writes the page and the pictures from what is kept; ``--play`` plays the streams of
 ``ACCOUS_DATA`` first, some minutes of processor time. Streams are thinned to 12,000 rows. The first 1,000 are the
-reference; the others come in batches of 10, each predicted before it is learned from. Three models predict them: the
-one that was fitted once, accous without labels, and accous with 100 random labels of every 1,000 rows, which it gets
-when the 1,000 rows have passed.
+reference; the others come in batches of 10, each predicted before it is learned from. Four models predict them: the
+one that was fitted once, accous without labels, accous with 100 random labels of every 1,000 rows, which it gets
+when the 1,000 rows have passed, and boosted trees that are then refitted on all labels of the last 2,000 rows.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from accous.table.model import make_estimator
 from accous.threads import one_blas_thread
 from accous_bench.figures import new_figure, tidy
 from benchmarks.data import BLOCKS, MOST_ROWS, read_blocks, read_stream, read_times
+from benchmarks.labels import LAST, refit
 from benchmarks.pages import Palette, fill, keep_part, kept, markdown, save_pair
 
 NAME = "gallery"
@@ -35,7 +36,12 @@ CASES = {
     "chicago_taxi_tips": "Taxi trips: will the tip be large?",
     "noaa_weather": "Fifty years of weather: will it rain?",
 }
-MODELS = {"fixed": "fitted once", "weights": "accous, no labels", "labels": "accous, 100 labels per 1,000 rows"}
+MODELS = {
+    "fixed": "never refitted",
+    "weights": "accous, no labels",
+    "labels": "accous, 100 labels per 1,000 rows",
+    "refitted": "trees refitted on all labels",
+}
 Kept = dict[str, Any]
 
 # --- play -------------------------------------------------------------------------------------------------------
@@ -50,7 +56,8 @@ def play(name: str, most_rows: int = MOST_ROWS) -> Kept:
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore")
         models = [_fitted(encoder, X[:n], y[:n]) for _ in range(2)]
-        predicted = {"fixed": models[0].predict_fixed(X)} | {each: np.empty_like(y) for each in ("weights", "labels")}
+        predicted = {"fixed": models[0].predict_fixed(X), "refitted": _refitted(frame, y)}
+        predicted |= {each: np.empty_like(y) for each in ("weights", "labels")}
         looks: list[Kept] = []
         for start in range(n, len(y), BATCH_SIZE):
             batch = slice(start, min(start + BATCH_SIZE, len(y)))
@@ -75,6 +82,15 @@ def _fitted(encoder: ColumnEncoder, X: Any, y: Any) -> Any:
     """Return the model that ``accous fit`` makes of these columns."""
     estimator = make_estimator("auto", kind="classifier", seed=0, blocks=encoder.blocks)
     return AdaptiveClassifier(estimator, standardize=False, random_state=0).fit(X, y)
+
+
+def _refitted(frame: pl.DataFrame, y: Any) -> Any:
+    """Return what boosted trees predict for each thousand rows that were fitted on the latest rows before them."""
+    parts = [y[:N_REFERENCE]]
+    for first in range(N_REFERENCE, len(y), WINDOW):
+        lately, window = slice(max(0, first - LAST), first), slice(first, first + WINDOW)
+        parts.append(refit(frame[lately], y[lately], frame[window], has_numbers=False))
+    return np.concatenate(parts)
 
 
 def _give_labels(model: Any, X: Any, y: Any, predicted: Any, stop: int) -> None:
