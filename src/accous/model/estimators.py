@@ -42,8 +42,10 @@ from accous.model.heldout import (
 )
 from accous.model.learning import (
     Fitted,
+    KeptLabels,
     Learning,
     LearningEvent,
+    answers_of_learned,
     as_wide,
     choose_share,
     draw_rows,
@@ -66,7 +68,7 @@ from accous.model.pair import (
     hold_out_both,
     make_trees,
 )
-from accous.model.performance import Drift, alarm_from_plain, labelled_from_plain, read_labelled
+from accous.model.performance import Drift, TellsStatus, alarm_from_plain, labelled_from_plain, read_labelled
 from accous.model.predictors import (
     ErmRecipe,
     EstimatorRecipe,
@@ -106,7 +108,7 @@ from accous.model.watching import Read, ReferenceCover
 from accous.ratio.base import RatioEstimator, unchanged_on_failure
 from accous.ratio.online import NoShift, OnlineDensityRatio
 from accous.text import LOGGER, require_choice, require_integer, require_number, require_share
-from accous.threads import LOCK_NAME, Lockable, one_blas_thread, one_openmp_thread_if_few
+from accous.threads import CALLBACKS_NAME, LOCK_NAME, Lockable, one_blas_thread, one_openmp_thread_if_few
 from accous.validation import (
     Bounds,
     LearnedAttributes,
@@ -126,7 +128,7 @@ _FOLDS_OF_PAIR = 3  # most of the time of a fit goes into trees
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
 
 
-class AdaptiveEstimator(LearnedAttributes, Lockable):
+class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
     """The life of `accous.AdaptiveClassifier` and `accous.AdaptiveRegressor`, whatever they predict.
 
     ``rules_`` is what ``fit`` set up, ``state_`` what the last round left; `accous.model.round` moves the state, and
@@ -347,6 +349,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             or after.columns is not before.columns
         ) and not self.rules_.is_replay:
             log_events(before, after, self.fixed_)
+        if CALLBACKS_NAME in attributes and after.recent.n_closed != before.recent.n_closed:
+            self._tell()
         return predicted
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -415,6 +419,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             self._measure(rows, late, predicted, probability)
             if learn and rows is not None:
                 self._learn(rows, late)
+        if CALLBACKS_NAME in vars(self):
+            self._tell()
         return self
 
     def _measure(self, rows: Any, late: NDArray[Any], predicted: Any, probability: Any) -> None:
@@ -453,11 +459,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         now = max(self.state_.n_rows, n_seen + n_rows)
         truths = self.task_.joined_by(y, n_rows, type(self).__name__).truths[len(self.task_) :]
         position, ids = np.full(n_rows, now, dtype=np.int64), n_seen + np.arange(n_rows, dtype=np.int64)
-        self.keep_labels(rows, truths, position=position, ids=ids, now=now)
+        self.keep_labels(rows, truths, position=position, ids=ids)
         if self.state_.learning.is_due:
-            self.learn_from_kept(now)
+            self.learn_from_kept()
 
-    def keep_labels(self, rows: Any, truths: NDArray[Any], *, position: IntArray, ids: IntArray, now: int) -> None:
+    def keep_labels(self, rows: Any, truths: NDArray[Any], *, position: IntArray, ids: IntArray) -> None:
         """Keep labelled rows, with what is predicted for them before they are learned from.
 
         Parameters
@@ -470,23 +476,28 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             Rows of the stream until each of them.
         ids : array of shape (n_rows,)
             By which they are found again.
-        now : int
-            Rows of the stream.
         """
         current = self.current()
-        fixed, mixed, has_classes = current.label_free, current.predictor, isinstance(self.task_, ClassTask)
-        with one_blas_thread(), naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
-            new = judge_labels(rows, truths, fixed, mixed, position=position, ids=ids, has_classes=has_classes)
+        fixed, mixed = current.label_free, current.predictor
         learning = self.state_.learning or start_learning(rows, self.task_)
-        self._replace_learning(learning.after(new, now, spread_of(self.task_)))
+        with one_blas_thread(), naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
+            new = judge_labels(
+                rows,
+                truths,
+                fixed,
+                mixed,
+                position=position,
+                ids=ids,
+                n_known=int(learning.kept.is_learned.sum()),
+                has_classes=isinstance(self.task_, ClassTask),
+            )
+        self._replace_learning(learning.after(new, spread_of(self.task_)))
 
-    def learn_from_kept(self, now: int, *, rows: Any = None) -> None:
+    def learn_from_kept(self, *, rows: Any = None) -> None:
         """Refit the predictor on the reference and all kept labels.
 
         Parameters
         ----------
-        now : int
-            Rows of the stream.
         rows : array of shape (n_labels, n_columns), optional
             The kept rows with other columns: those of the reference, and some that it has not.
         """
@@ -497,19 +508,46 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         learning = latest(learning)
         kept, errors, share = learning.kept, mean_errors(learning.kept), None
         n_new = int(len(kept) - kept.is_learned.sum())
+        has_trees = self._pair is not None and len(self.task_) + len(kept) >= FEWEST_ROWS_OF_TREES
         if self._pair is not None:
-            is_enough = len(self.task_) + len(kept) >= FEWEST_ROWS_OF_TREES
-            share = choose_share(self.combination_, kept, now, has_classes=has_classes) if is_enough else 0.0
+            share = self.combination_.share if has_trees else 0.0
+        if np.isnan(kept.answers[:, 1]).all():
+            kept = self._judged_by_halves(replace(learning, share=share))
+        if has_trees:
+            share = choose_share(self.combination_, kept, has_classes=has_classes)
         kept = replace(kept, is_learned=np.ones(len(kept), dtype=bool))
-        learning = replace(learning, kept=kept, now=now, share=share)
+        learning = replace(learning, kept=kept, share=share)
         fitted = Fitted(lambda: self._fit_learned(learning))
         _ = fitted.predictor  # now, so that whoever predicts does not wait
-        learned = replace(learning, fitted=fitted).weighed(now, spread_of(self.task_))
-        event = LearningEvent(self.n_rounds_, now, len(kept), n_new, *errors, learned.weight, share)
-        self._replace_learning(learned.with_event(event))
-        LOGGER.info("Round %d: learned from %d labels, %d of them new.", self.n_rounds_, event.n_labels, event.n_new)
+        learned = replace(learning, fitted=fitted).weighed(spread_of(self.task_))
+        if n_new:
+            row = int(kept.position.max())
+            event = LearningEvent(self.n_rounds_, row, len(kept), n_new, *errors, learned.weight, share)
+            learned = learned.with_event(event)
+            LOGGER.info(
+                "Round %d: learned from %d labels, %d of them new; their mean error was %.4g, without labels %.4g; "
+                "%.0f%% of each prediction comes from what was learned.",
+                *(event.round, event.n_labels, event.n_new, event.error, event.error_fixed, 100.0 * event.weight),
+            )
+        self._replace_learning(learned)
 
-    def forget_labels_of(self, ids: IntArray, now: int) -> bool:
+    def _judged_by_halves(self, learning: Learning) -> KeptLabels:
+        """Return the kept labels, each half judged by an expert that learned from the other half.
+
+        So it is known how far to believe an expert that no later label has judged yet.
+        """
+        kept, has_classes = learning.kept, isinstance(self.task_, ClassTask)
+        answers, is_even = kept.answers.copy(), np.arange(len(kept)) % 2 == 0
+        for is_learned in (is_even, ~is_even):
+            expert = self._fit_learned(replace(learning, kept=replace(kept, is_learned=is_learned)))
+            rest = np.flatnonzero(~is_learned)
+            with one_blas_thread(), naming_values(kept.rows, self.reference_):
+                answers[rest, 1:] = answers_of_learned(
+                    expert, _take(kept.rows, rest), kept.truths[rest], has_classes=has_classes
+                )
+        return replace(kept, answers=answers)
+
+    def forget_labels_of(self, ids: IntArray) -> bool:
         """Forget some of the kept labels; return whether the others have to be learned again.
 
         If too few are left to learn from, all are forgotten, and have to be given again.
@@ -517,7 +555,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         learning = self.state_.learning
         if learning is None or not np.isin(learning.kept.ids, ids).any():
             return False
-        learning = learning.without(ids, now, spread_of(self.task_))
+        learning = learning.without(ids, spread_of(self.task_))
         self._replace_learning(learning)
         return learning is not None and learning.fitted is not None
 
@@ -537,7 +575,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         reference = self.reference_ if learning.width is None else as_wide(self.reference_, learning.width)
         rows = append_rows(reference, kept.rows)
         task = self.task_.joined_by(kept.truths, len(kept), type(self).__name__)
-        weights = weights_to_fit(kept, learning.now, self.base_weight_, self.task_)
+        weights = weights_to_fit(kept, self.base_weight_, self.task_)
         with one_blas_thread():
             if self._pair is None or learning.share is None:
                 return self._recipe(rows, weights).on(rows, task).fit(weights, None)
