@@ -267,7 +267,7 @@ def learn_from_store(model: TableModel, store: Store) -> None:
     # Labels that came with their rows are batch 0: they are for measuring.
     rows = store.labelled().filter((pl.col("label_batch") > 0) & ~pl.col("label_batch").is_in(only))
     rows = rows.drop_nulls("features").sort("id").tail(MOST_LABELS)
-    model.learn_all(rows, start=start, step=ID_STEP, now=(store.next_id() - start) // ID_STEP)
+    model.learn_all(rows, start=start, step=ID_STEP)
 
 
 def _to_json(event: LearningEvent) -> dict[str, Any]:
