@@ -23,9 +23,10 @@ from accous import AdaptiveClassifier
 from accous.table.columns import Choices, ColumnEncoder
 from accous.table.model import make_estimator
 from accous.threads import one_blas_thread
+from accous_bench.figures import new_figure, tidy
 from benchmarks.data import BLOCKS, MOST_ROWS, read_blocks, read_stream, read_times
 from benchmarks.labels import LAST, refit
-from benchmarks.pages import Palette, fill, keep_part, kept, markdown, new_figure, save_pair, tidy
+from benchmarks.pages import Palette, fill, keep_part, kept, markdown, save_pair
 
 NAME = "gallery"
 N_REFERENCE, BATCH_SIZE, BLOCK, WINDOW, SHARE = 1_000, 10, 500, 1_000, 0.1
@@ -122,10 +123,10 @@ def table() -> str:
 
 STYLES: dict[str, dict[str, Any]] = {
     "fixed": {"linestyle": (0, (3, 3)), "linewidth": 1.6},
-    "weights": {"linestyle": "-", "linewidth": 1.4},
-    "labels": {"linestyle": "-", "linewidth": 3.0},
+    "boosted": {"linestyle": "-", "linewidth": 1.4},
+    "used": {"linestyle": "-", "linewidth": 3.0},
 }
-COLOURS = {"fixed": "fixed", "weights": "boosted", "labels": "used"}
+"""By the name of their colour, in the order of the models."""
 
 
 def draw() -> None:
@@ -143,9 +144,9 @@ def draw_case(name: str, palette: Palette) -> Figure:
     places: list[Any] = [look["row"] - N_REFERENCE for look in looks]
     if times is not None:
         places = [datetime.fromisoformat(text) for text in times]
-    for each, style in STYLES.items():
+    for (each, label), (colour, style) in zip(MODELS.items(), STYLES.items(), strict=True):
         errors = [100 * look["errors"][each] for look in looks]
-        above.plot(places, errors, label=MODELS[each], color=getattr(palette, COLOURS[each]), **style)
+        above.plot(places, errors, label=label, color=getattr(palette, colour), **style)
     said = [look["said"]["labels"] for look in looks]
     value, low, high = (np.array([100 * one[each] for one in said]) for each in ("value", "low", "high"))
     below.fill_between(places, low, high, color=palette.used, alpha=0.25, linewidth=0, label="90 % interval")
