@@ -23,7 +23,7 @@ MAKE_CALL = re.compile(r"(?:^|[\s;&|])make((?:[ \t]+[\w./=-]+)*)", re.MULTILINE)
 MAKE_TARGET = re.compile(r"^([a-z][\w-]*)\s*:(?!=)", re.MULTILINE)
 NEED_EXTRA = {"deep.md": "efficientnet_lite_pytorch", "deploy.md": "uvicorn"}
 SHELLS = {"bash", "console", "sh", "shell", "shell-session", "zsh"}
-SLOW = {"deploy.md", "late_labels.md", "own_contender.md", "pipeline.md", "table.md"}
+SLOW = {"deploy.md", "labels.md", "own_contender.md", "pipeline.md", "table.md"}
 
 
 @pytest.fixture
