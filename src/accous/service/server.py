@@ -246,7 +246,7 @@ def events_of(reading: Reading, before: Reading | None) -> list[tuple[str, Any]]
     if before is not None:
         since = before.state["rounds"]
         found += [("drift", each) for each in state["drift"]["events"] if each["round"] > since]
-        if state["state"] != before.state["state"]:
+        if before.state["state"] not in (None, state["state"]):  # the first state is no change
             change = {"from": before.state["state"], "to": state["state"], "reasons": state["reasons"]}
             found.append(("state", {"rounds": state["rounds"], **change}))
         if state["alarm"] and not before.state["alarm"]:
