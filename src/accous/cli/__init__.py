@@ -1,6 +1,7 @@
-"""The command line, ``accous``: one file per command, which parses, calls and prints; `options` is what they share.
+"""The command line, ``accous``: one file per command, `options` that they share, and a `simulated` stream.
 
-Commands import what they need when they run, so that ``accous --help`` answers at once.
+Each parses, calls and prints. Commands import what they need when they run, so that ``accous --help`` answers at
+once.
 """
 
 from __future__ import annotations
