@@ -80,7 +80,7 @@ def test_labels_are_measured_then_learned_and_can_be_taken_back(model, capsys):
     capsys.readouterr()
     assert main(["labels", "model", name, "--key", "id", "--json", "--quiet"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["counted"], found["learned"]["n_labels"]) == (200, 200)
+    assert (found["counted"], found["learning"]["labels"]) == (200, 200)
     learned = error_of_predictions()
     assert learned < before - 0.1
     table_model = accous.load("model")

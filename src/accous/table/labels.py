@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError
-from accous.model.learning import MOST_LABELS, LearningEvent, draw_rows, is_drawn
+from accous.model.learning import MOST_LABELS, draw_rows, is_drawn
 from accous.table.kinds import ID, LINE, LabelTable, key_texts, read_label_table, require_no_feature
 from accous.table.model import TableModel, load_table_model, open_store, save_table_model
 from accous.table.options import AskOptions, LabelsOptions
@@ -243,7 +243,6 @@ class LabelJob:
             "repeated": counted.n_repeated,
             "unseen_classes": counted.unseen,
             **found,
-            **({"learned": _to_json(self.table_model.learned_[-1])} if self.table_model.learned_ else {}),
         }
 
     def _require_labels(self, table: LabelTable) -> None:
@@ -257,10 +256,6 @@ class LabelJob:
                 f"None of the labels in {name} {stranger}; the first is {table.rows['label'][0]!r}: is "
                 "this the file, and --label its column?"
             )
-
-
-def _to_json(event: LearningEvent) -> dict[str, Any]:
-    return {name: None if value != value else value for name, value in asdict(event).items()}  # noqa: PLR0124 (NaN)
 
 
 def _holds_ids(reader: TableReader) -> bool:
