@@ -24,9 +24,10 @@ from accous.core.ensemble import active_lengths, count_starting
 from accous.core.pool import N_SHAPES
 from accous.diagnostics.losses import effective_sample_size
 from accous.streams import GaussianStream, SquareShift
+from accous_bench.figures import new_figure, tidy
 from benchmarks import gallery
 from benchmarks.data import FloatArray
-from benchmarks.pages import IMAGES, Palette, new_figure, save_pair, save_png, tidy
+from benchmarks.pages import IMAGES, Palette, save_pair, save_png
 from benchmarks.pool import RegimeStream
 
 # --- the demo ---------------------------------------------------------------------------------------------------

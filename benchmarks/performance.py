@@ -43,6 +43,7 @@ from accous.diagnostics.performance import (
     expected,
     gaps,
     label_weights,
+    moved,
     windows_of,
 )
 from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN, History, judge, start_alarm, tolerance_of
@@ -194,7 +195,8 @@ def _look(
     is_within = metric.loss(true) <= metric.loss(guess.at_fit) + tolerance
     row: Row = {"metric": metric.name.removesuffix("_macro"), "true": true, "at_fit": guess.at_fit, "guess": guess}
     row |= {"is_within": is_within, "states": {}, "confirmed": {}}
-    row["states"][0.0] = [judge(metric, guess, history, drift, tolerance=tolerance).state]
+    judged: dict[str, Any] = {"tolerance": tolerance, "moved": moved(calibration.held_out, recent)}
+    row["states"][0.0] = [judge(metric, guess, history, drift, **judged).state]
     for rate in RATES:
         row["states"][rate], row["confirmed"][rate] = [], []
         for seed in range(n_draws):
@@ -206,7 +208,7 @@ def _look(
             labels = Labels(now[chosen[kept]], y[chosen[kept]], weight[kept]) if kept.any() else none
             found = estimate(metric, calibration, recent, labels)
             row["confirmed"][rate].append(found)
-            row["states"][rate].append(judge(metric, found, history, drift, tolerance=tolerance).state)
+            row["states"][rate].append(judge(metric, found, history, drift, **judged).state)
     return row
 
 

@@ -92,6 +92,11 @@ def test_dates_without_their_cycle_in_the_reference_are_left_out():
     assert isinstance(ColumnEncoder.learn(frame, Choices()).plans[1], LeftOutColumn)
 
 
+def test_numbers_that_are_too_large_are_refused_before_anything_is_computed_with_them():
+    with pytest.raises(DataError, match="holds 1e\\+308, too large to compute with"):
+        ColumnEncoder.learn(pl.DataFrame({"age": [1e308] * 6 + [2.0]}), Choices())
+
+
 def test_what_the_user_decides_is_done():
     encoder = ColumnEncoder.learn(REFERENCE, Choices(drop=("level",), categorical=("number",)))
     plans = {plan.name: plan for plan in encoder.plans}

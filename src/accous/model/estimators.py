@@ -58,8 +58,17 @@ from accous.model.learning import (
     weights_to_fit,
 )
 from accous.model.order import Order, OrderKind
-from accous.model.pair import AUTO, LinearAndTrees, PairErm, PairOfClassifiers, PairRecipe, hold_out_both, make_trees
-from accous.model.performance import Drift, alarm_from_plain, labelled_from_plain, read_labelled
+from accous.model.pair import (
+    AUTO,
+    LINEAR,
+    LinearAndTrees,
+    PairErm,
+    PairOfClassifiers,
+    PairRecipe,
+    hold_out_both,
+    make_trees,
+)
+from accous.model.performance import Drift, TellsStatus, alarm_from_plain, labelled_from_plain, read_labelled
 from accous.model.predictors import (
     ErmRecipe,
     EstimatorRecipe,
@@ -99,7 +108,7 @@ from accous.model.watching import Read, ReferenceCover
 from accous.ratio.base import RatioEstimator, unchanged_on_failure
 from accous.ratio.online import NoShift, OnlineDensityRatio
 from accous.text import LOGGER, require_choice, require_integer, require_number, require_share
-from accous.threads import LOCK_NAME, Lockable, one_blas_thread, one_openmp_thread_if_few
+from accous.threads import CALLBACKS_NAME, LOCK_NAME, Lockable, one_blas_thread, one_openmp_thread_if_few
 from accous.validation import (
     Bounds,
     LearnedAttributes,
@@ -120,7 +129,7 @@ _FOLDS_OF_PAIR = 3  # most of the time of a fit goes into trees
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
 
 
-class AdaptiveEstimator(LearnedAttributes, Lockable):
+class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
     """The life of `accous.AdaptiveClassifier` and `accous.AdaptiveRegressor`, whatever they predict.
 
     ``rules_`` is what ``fit`` set up, ``state_`` what the last round left; `accous.model.round` moves the state, and
@@ -177,7 +186,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """Whether there is something to learn from these labels."""
         raise NotImplementedError
 
-    def _own_recipe(self, scales: FloatArray | None) -> LogisticRecipe | RidgeRecipe:
+    def _own_recipe(self, scales: FloatArray | None, *, clips: bool) -> LogisticRecipe | RidgeRecipe:
         """Return the built-in regression; its penalty acts on columns divided by the scales."""
         raise NotImplementedError
 
@@ -208,18 +217,31 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             If one column alone determines the label, a class has fewer than ten rows, or a column counts rows that are
             in order of time. References of fewer than 200 rows are not checked.
         """
-        return self.fit_with(X, y, sample_weight, order=order)
+        with unchanged_on_failure(self):
+            self.fit_with(X, y, sample_weight, order=order)
+            is_ordered = self.order_.kind in (OrderKind.GIVEN, OrderKind.FOUND)
+            warn_of_traps(self._as_numbers(self.reference_), self.task_, self._names, is_ordered=is_ordered)
+        return self
 
     def fit_with(
-        self, X: Any, y: Any, sample_weight: Any = None, *, order: Any = "auto", combination: Combination | None = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        order: Any = "auto",
+        combination: Combination | None = None,
+        held_out: HeldOut | None = None,
     ) -> Self:
-        """Fit as ``fit`` does.
+        """Fit as ``fit`` does, without looking for traps.
 
         Parameters
         ----------
         X, y, sample_weight, order : as for ``fit``
         combination : Combination, optional
             How the two predictors of ``"auto"`` are combined, if that is known; None finds out on held-out rows.
+        held_out : HeldOut, optional
+            Predictions for held-out rows, if they are known.
         """
         self._check_parameters()
         self.rounds_between_refits_ = 0
@@ -233,10 +255,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             ratio = self._bounded(self._make_ratio())
             ratio.fit(X)
             found, time_order = order_of(self, X, order)
-            is_ordered = found.kind in (OrderKind.GIVEN, OrderKind.FOUND)
             self._read_measures()
-            warn_of_traps(self._as_numbers(self.reference_), self.task_, self._names, is_ordered=is_ordered)
-            held_out = self._combine(
+            combined = self._combine(
                 time_order, combination, lambda share: say(f"{share:.0%} of the held-out rows are predicted")
             )
             say("fitting on the whole reference")
@@ -246,7 +266,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             self.verification_ = verify(
                 self, X, y, order, found, time_order, lambda share: say(f"{share:.0%} of the replays are done")
             )
-            self._hold_out(held_out)
+            self._hold_out(held_out or combined)
             self.rules_ = self._make_rules(ratio)
             self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, self.rules_.guard)
             self._limit_refits(rows, X)
@@ -306,7 +326,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if "feature_names_in_" in attributes:
             X_batch = select_columns(self, X_batch)
         rows = self._read(X_batch, reset=False, min_rows=0)
-        predicted, n_rows = None, len(rows) if self.estimator is None else count_rows(rows)
+        predicted, n_rows = None, len(rows) if self._has_numbers else count_rows(rows)
         if n_rows == 0:
             return self.task_.none
         lock = attributes.get(LOCK_NAME) or self.lock()
@@ -330,6 +350,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             or after.columns is not before.columns
         ) and not self.rules_.is_replay:
             log_events(before, after, self.fixed_)
+        if CALLBACKS_NAME in attributes and after.recent.n_closed != before.recent.n_closed:
+            self._tell()
         return predicted
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -351,7 +373,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
 
     def _predicted(self, method: str, rows: Any) -> NDArray[Any]:
         """Call a method of the predictor in use; errors about a value in a frame name its column."""
-        if self.estimator is None:
+        if self._is_linear:
             return np.asarray(getattr(self.estimator_, method)(rows))
         with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
             return np.asarray(getattr(self.estimator_, method)(rows))
@@ -424,6 +446,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             self._measure(rows, late, predicted, probability)
             if learn and rows is not None:
                 self._learn(rows, late)
+        if CALLBACKS_NAME in vars(self):
+            self._tell()
         return self
 
     def _measure(self, rows: Any, late: NDArray[Any], predicted: Any, probability: Any) -> None:
@@ -724,11 +748,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         self._require_fitted("state_")
         return self.holding_out_.predictions
 
-    @held_out_.setter
-    def held_out_(self, known: HeldOut | None) -> None:
-        self._hold_out(known)
-        self.rules_ = replace(self.rules_, held_out=self.holding_out_)
-
     @property
     def regimes_(self) -> tuple[Regime, ...]:
         """The regimes that the ratio remembers, in the order in which they were first seen.
@@ -810,7 +829,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if "state_" not in vars(self):
             return ""
         try:
-            return state_html(self.snapshot(), has_own_predictor=self.estimator is None)
+            return state_html(self.snapshot(), has_own_predictor=self._is_linear)
         except Exception:
             LOGGER.debug("The state of a model could not be shown.", exc_info=True)
             return ""
@@ -836,7 +855,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def state_to_plain(self) -> dict[str, Any]:
         """Return the learned state without reference, labels and ratio, as nested dicts of arrays and numbers."""
         state = self._with_alarm(self.state_)
-        if self.estimator is None:
+        if self._is_linear:
             return state_to_plain(state, self.fixed_.estimator, self._read_since())
         own = {self._errors_name: self.fixed_.known_errors, "rounds_between_refits": self.rounds_between_refits_}
         if self._pair is not None:
@@ -847,7 +866,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """Restore the state that ``state_to_plain`` returned; a user's estimator is refitted with its last weights."""
         self.rounds_between_refits_ = plain.get("rounds_between_refits", 0)
         self._bounded(ratio)
-        if self.estimator is None:
+        if self._is_linear:
             self.erm_ = self._make_erm()
             estimator, fixed = predictors_from_plain(plain, self.erm_)
             self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, fixed)
@@ -907,7 +926,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
 
     def _take_up_parameters(self) -> None:
         """Follow parameters that were set after ``fit``, as a model that was saved and loaded does."""
-        if self.estimator is not None and type(self._make_erm()) is not type(self.erm_):
+        if not self._is_linear and type(self._make_erm()) is not type(self.erm_):
             estimator = self._fit_again_with(self.state_.fitted_weights, {})
             self.state_ = replace(self.state_, estimator=estimator)
         self.rules_ = self._make_rules(self.state_.ratio)
@@ -926,8 +945,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if self.refit_budget is not None:
             require_number("refit_budget", self.refit_budget, at_most=1.0)
         require_choice("adaptation", self.adaptation, ADAPTATIONS)
-        if isinstance(self.estimator, str) and self.estimator != AUTO:
-            raise ParameterError(f"estimator must be {AUTO!r}, None or an estimator, got {self.estimator!r}.")
+        if isinstance(self.estimator, str):
+            require_choice("estimator", self.estimator, (AUTO, LINEAR), or_else=", None or an estimator")
         if not self._has_numbers and penalty != 1.0:
             raise ParameterError(
                 f"{self.penalty} applies only to the built-in regression; set it on your estimator instead."
@@ -976,16 +995,24 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         rows, weights = (self.reference_, self.base_weight_) if rows is None else (rows, weights)
         if pair is not None:
             return self._pair_recipe(pair, self.combination_, rows, weights, keeps_splits=keeps_splits)
-        if self.estimator is not None:
+        if not self._is_linear:
             return EstimatorRecipe(self.estimator, keeps_splits=keeps_splits)
-        return self._own_recipe(deviations_of_columns(rows, weights) if self.standardize else None)
+        return self._linear_recipe(rows, weights)
+
+    def _linear_recipe(self, rows: Any, weights: FloatArray) -> LogisticRecipe | RidgeRecipe:
+        """Return how to fit the built-in regression; it reads numbers clipped unless it is to be scikit-learn's."""
+        clips = self.estimator is not None
+        if not self.standardize:
+            return self._own_recipe(None, clips=clips)
+        return self._own_recipe(
+            deviations_of_columns(Bounds.of(rows).clipped(rows) if clips else rows, weights), clips=clips
+        )
 
     def _pair_recipe(
         self, pair: LinearAndTrees, combination: Combination, rows: Any, weights: FloatArray, *, keeps_splits: bool
     ) -> PairRecipe:
-        scales = deviations_of_columns(Bounds.of(rows).clipped(rows), weights) if self.standardize else None
         trees = EstimatorRecipe(pair.trees, keeps_splits=keeps_splits, n_folds=_FOLDS_OF_PAIR)
-        return PairRecipe(self._own_recipe(scales), trees, combination)
+        return PairRecipe(self._linear_recipe(rows, weights), trees, combination)
 
     def _read_measures(self) -> None:
         """Read by what the model is judged."""
@@ -1027,11 +1054,16 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """The two predictors of "auto", unfitted; None if the estimator is another."""
         if isinstance(self.estimator, LinearAndTrees):
             return self.estimator
-        if not isinstance(self.estimator, str):
+        if self._is_linear or not isinstance(self.estimator, str):
             return None
         kind = "classifier" if is_classifier(self) else "regressor"
         seed = self.random_state if isinstance(self.random_state, Integral) else 0
         return LinearAndTrees(make_trees(kind, int(seed)))
+
+    @property
+    def _is_linear(self) -> bool:
+        """Whether the predictor is the built-in regression alone."""
+        return self.estimator is None or (isinstance(self.estimator, str) and self.estimator == LINEAR)
 
     @property
     def _has_numbers(self) -> bool:
@@ -1070,7 +1102,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
 
         A model that never adapts is made to predict, often many times in a cross-validation, so it makes none of them.
         """
-        if self.estimator is None or isinstance(self.state_.ratio, NoShift):
+        if self._is_linear or isinstance(self.state_.ratio, NoShift):
             return
         try:
             self.fixed_.prepare()
@@ -1081,7 +1113,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def _limit_refits(self, rows: Any, X: Any) -> None:
         """Measure how many rounds a refit takes, if there is a budget for refits and they are not quick anyway."""
         budget = self.refit_budget
-        if budget is None or self.estimator is None or self.erm_.keeps_first_fit:
+        if budget is None or self._has_numbers or self.erm_.keeps_first_fit:
             return
         some = np.arange(min(_ROWS_OF_ROUND, count_rows(rows)))
         batch, read = _safe_indexing(X, some), _safe_indexing(rows, some)
@@ -1116,8 +1148,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if not reset and self._is_wide(X):
             rows = self._read(self._narrow(X), reset=False, min_rows=min_rows)
             return np.concatenate((rows, X[:, self.n_features_in_ :]), axis=1)
-        if self.estimator is None:
-            return read_rows(self, X, reset=reset, min_rows=min_rows)
         if self._has_numbers:
             return read_rows(self, X, reset=reset, min_rows=min_rows, takes_missing=self._takes_missing)
         rows = read_frame(self, X, reset=reset, min_rows=min_rows)
@@ -1466,8 +1496,8 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         """Take up classes and class numbers from a file."""
         self.task_ = ClassTask(stored["classes"], stored["labels"])
 
-    def _own_recipe(self, scales: FloatArray | None) -> LogisticRecipe:
-        return LogisticRecipe(float(self.C), scales)
+    def _own_recipe(self, scales: FloatArray | None, *, clips: bool) -> LogisticRecipe:
+        return LogisticRecipe(float(self.C), scales, clips)
 
 
 class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
@@ -1642,5 +1672,5 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         """Take up the numbers from a file."""
         self.task_ = NumberTask(stored["targets"], read_loss(self.loss))
 
-    def _own_recipe(self, scales: FloatArray | None) -> RidgeRecipe:
-        return RidgeRecipe(float(self.alpha), scales)
+    def _own_recipe(self, scales: FloatArray | None, *, clips: bool) -> RidgeRecipe:
+        return RidgeRecipe(float(self.alpha), scales, clips)

@@ -427,7 +427,7 @@ def answers_of_learned(learned: Any, rows: Any, truths: NDArray[Any], *, has_cla
     answers[:, 0] = _answers(learned, rows, truths, has_classes=has_classes)
     linear, trees = getattr(learned, "linear", None), getattr(learned, "trees", None)
     if linear is not None and trees is not None:
-        answers[:, 1] = _answers(linear, learned.bounds.clipped(rows), truths, has_classes=has_classes)
+        answers[:, 1] = _answers(linear, rows, truths, has_classes=has_classes)
         answers[:, 2] = _answers(trees, rows, truths, has_classes=has_classes)
     return answers
 

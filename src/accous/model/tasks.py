@@ -568,7 +568,7 @@ def warn_of_traps(rows: Any, task: Task, names: Callable[[], list[str]], *, is_o
 
 
 def _warn(sentence: str) -> None:
-    warnings.warn(sentence, TrapWarning, stacklevel=5)  # at the caller of `fit`
+    warnings.warn(sentence, TrapWarning, stacklevel=4)  # at the caller of `fit`
 
 
 Task = ClassTask | NumberTask

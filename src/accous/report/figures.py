@@ -93,15 +93,14 @@ class ReportSource:
     @property
     def is_empty(self) -> bool:
         """Whether neither rows nor labels have come: then there is nothing to judge."""
-        return not self.snapshot.state.n_rows and self.snapshot.state.labelled is None
+        return self.snapshot.is_empty
 
     @cached_property
     def said(self) -> dict[str, Any]:
         """What the model says of itself, ready for JSON; advice names the folder of a table model."""
         found = self.snapshot.to_json(by=self.by)
-        command = found["advice"]["command"]
-        if command and self.table is not None:
-            found["advice"]["command"] = command.replace("MODEL", self.name)
+        if self.table is not None:
+            found["advice"]["command"] = self.table.command(self.name)
         return found
 
     @property
@@ -193,11 +192,11 @@ def tolerated_in_words(source: ReportSource) -> str:
 
 def headline(source: ReportSource) -> str:
     """Return state and metric in one line."""
-    name, now = metric_in_words(source.metric), source.now
-    if source.is_empty:
+    name, now, state = metric_in_words(source.metric), source.now, source.snapshot.status.state
+    if state is None:
         return f"No rows yet: {name} {shown(now.at_fit, source.metric, source.unit)} at fit"
     basis = "expected" if now.basis == "expected" else "by labels"
-    return f"{source.snapshot.status.state.capitalize()}: {name} {shown(now.value, source.metric, source.unit)} {basis}"
+    return f"{state.capitalize()}: {name} {shown(now.value, source.metric, source.unit)} {basis}"
 
 
 def headline_notes(source: ReportSource) -> list[str]:

@@ -407,12 +407,12 @@ def _plan_number(column: pl.Series, choices: Choices) -> NumberColumn | LeftOutC
         return LeftOutColumn(column.name, "the time of the rows: every future time lies outside the reference")
     values, is_bad = to_numbers(column)
     is_there = ~np.isnan(values) & ~is_bad
-    median = float(np.median(values[is_there]))
     largest = float(np.abs(values[is_there]).max())
     if largest > 1e150:
         raise DataError(
             f"Column {column.name!r} of the reference holds {largest:.3g}, too large to compute with; rescale it."
         )
+    median = float(np.median(values[is_there]))
     filled = np.where(is_there, values, median)
     mean, deviation = float(filled.mean()), float(filled.std())
     if deviation <= _SMALLEST_DEVIATION * max(1.0, abs(mean)):

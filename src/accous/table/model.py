@@ -32,15 +32,15 @@ from accous.diagnostics.coverage import (
     smallest_rare_count,
 )
 from accous.diagnostics.drift import DriftEvent, Regime, SeasonWatch, start_seasons
-from accous.diagnostics.performance import Labels, Predictions
+from accous.diagnostics.performance import Calibration, Labels, Predictions
 from accous.diagnostics.status import Finding as Code
 from accous.diagnostics.status import Reason, Status
 from accous.exceptions import CheckpointError, DataError, ParameterError
 from accous.model.backtest import Backtest
 from accous.model.estimators import AdaptiveEstimator
 from accous.model.learning import LearningEvent
-from accous.model.pair import AUTO, LinearAndTrees, make_trees
-from accous.model.performance import AlarmWatch, Drift, MovedColumn
+from accous.model.pair import AUTO, LINEAR, LinearAndTrees, make_trees
+from accous.model.performance import AlarmWatch, Drift, MovedColumn, TellsStatus
 from accous.model.round import log_onsets
 from accous.model.snapshot import Snapshot
 from accous.model.watching import LOOK_DECAY, NO_ROWS, RecentRows, recent_from_plain, shares_of_parts
@@ -83,7 +83,7 @@ from accous.table.rows import (
 from accous.table.runs import Job, LogPosition
 from accous.table.store import Store, StorePosition, first_id
 from accous.text import count, did_you_mean, listed
-from accous.threads import Lockable
+from accous.threads import CALLBACKS_NAME, Lockable
 
 if TYPE_CHECKING:
     pass
@@ -342,10 +342,20 @@ class TableSnapshot(Snapshot):
         found = self.inner.status
         return replace(found, reasons=with_column_reasons(found.reasons, self.coverage.columns))
 
+    def command(self, folder: str) -> str | None:
+        """Return what to type next, for the model's folder and the stream of its last run; None if there is nothing."""
+        stream = "STREAM" if self.job is None else str(self.job.spec.stream)
+        return self.status.advice.command(folder, stream) or None
+
     @property
     def tolerance(self) -> float:
         """How much more loss than at fit is still healthy."""
         return self.inner.tolerance
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What held-out rows tell of rows that are predicted so."""
+        return self.inner.calibration
 
     @property
     def recent(self) -> Predictions:
@@ -617,7 +627,7 @@ Frame = TypeVar("Frame")
 
 
 @dataclass(kw_only=True, repr=False)
-class TableModel(Lockable):
+class TableModel(TellsStatus, Lockable):
     """An adaptive model that takes tables as they are: names, numbers, categories, dates, missing values.
 
     ``accous fit`` makes one, `accous.load` returns it, and `accous.save` saves it again. Frames are polars or pandas
@@ -807,6 +817,8 @@ class TableModel(Lockable):
                 time=time,
                 read=self.current,
             )
+            if CALLBACKS_NAME in vars(self) and self.model.state_.recent.n_closed != before.recent.n_closed:
+                self._tell()
             return RoundResult(self.model.n_rounds_, scores, ratios, counts)
 
     def _watch_columns(self, marks: Marks) -> None:
@@ -851,7 +863,8 @@ class TableModel(Lockable):
             A copy of the model that stays in one round, if more than this is to come from that round.
         """
         # All answers come from one round, also if another thread learns meanwhile.
-        model, kind = copy(self.model) if model is None else model, self.kind
+        model = copy(self.model) if model is None else model
+        kind = kind_of(model.task_, getattr(model, "classes_", None))
         if not len(X):
             return RoundResult(model.n_rounds_, kind.no_scores(0), np.zeros(0), NO_COUNTS)
         ratios = ratios_of(model, X, needs_ratio=needs_ratio)
@@ -911,6 +924,8 @@ class TableModel(Lockable):
             if learn and len(rows) and set(self.encoder.used_columns) <= set(table.columns):
                 spread, _ = spread_vectors(table[rows], self.settings.get("widths", {}))
                 self.learn(features_to_json(spread, self.encoder), labelled.labels[rows])
+        if CALLBACKS_NAME in vars(self):
+            self._tell()
         return self
 
     def learn(
@@ -989,8 +1004,8 @@ class TableModel(Lockable):
         encoder = self.encoder.with_extra(frame_from_json(texts, self.encoder))
         features = features_from_json(pl.Series(texts, dtype=pl.String), encoder)
         assert features is not None
-        self.encoder = encoder
         self.model.learn_from_kept(rows=features.X)
+        self.encoder = encoder  # not before: whoever predicts meanwhile needs rows that the model can read
         still = self.model.state_.learning.kept.ids.tolist()
         self.label_rows = {number: self.label_rows[number] for number in still}
 
@@ -1193,7 +1208,7 @@ class TableModel(Lockable):
 # --- The predictors by the names they have on the command line, for classes and for numbers
 
 
-LINEAR, BOOSTING, FOREST = NAMES = ("linear", "boosting", "forest")
+_, BOOSTING, FOREST = NAMES = (LINEAR, "boosting", "forest")
 _CLASSES = {
     ("classifier", BOOSTING): "HistGradientBoostingClassifier",
     ("classifier", FOREST): "RandomForestClassifier",
@@ -1206,7 +1221,7 @@ _FOREST = {"n_estimators": 100, "min_samples_leaf": 5}
 
 
 def make_estimator(name: str, *, kind: str, seed: int, blocks: tuple[Block, ...]) -> Any:
-    """Make an unfitted predictor that reads the encoded features of a table; None is the built-in linear one.
+    """Make an unfitted predictor that reads the encoded features of a table; the built-in linear one has a name only.
 
     Parameters
     ----------
@@ -1235,7 +1250,7 @@ def make_estimator(name: str, *, kind: str, seed: int, blocks: tuple[Block, ...]
             f"{did_you_mean(name, NAMES)}."
         )
     if name == LINEAR:
-        return None
+        return LINEAR
     cls = getattr(import_module("sklearn.ensemble"), _CLASSES[kind, name])
     if name == FOREST:
         return cls(**_FOREST, random_state=seed)
