@@ -1652,8 +1652,8 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         share = float(np.mean(np.abs(self.task_.targets[held.rows] - held.predicted) <= limit))
         if share < 1.0 - alpha - _MOST_MISSED:
             raise DataError(
-                f"predict_interval has no interval to show: on the reference's own past, those at {1.0 - alpha:.0%} held "
-                f"{share:.0%} of the true numbers. {FEWEST_LATE} labels correct them: pass them to observe."
+                f"predict_interval has no interval to show: on the reference's own past, those at {1.0 - alpha:.0%} "
+                f"held {share:.0%} of the true numbers. {FEWEST_LATE} labels correct them: pass them to observe."
             )
 
     @staticmethod
