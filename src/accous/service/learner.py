@@ -333,8 +333,7 @@ class Executor:
         if not rows.height:
             return
         start, ids = first_id(model.settings, model.label), rows["id"].to_numpy()
-        position, now = (ids - start) // ID_STEP, (self._store.next_id() - start) // ID_STEP
-        model.learn(rows["features"].to_list(), rows["given"], ids=ids, position=position, now=now)
+        model.learn(rows["features"].to_list(), rows["given"], ids=ids, position=(ids - start) // ID_STEP)
 
     def _n_labelled(self) -> int:
         labels = self._table_model.model.state_.labelled
