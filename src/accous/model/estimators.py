@@ -646,6 +646,15 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         with self.lock():
             self._replace_state(replace(self.state_, labelled=None, alarm=None), with_new_labels=True)
 
+    def age_labels(self, n_rows_since: IntArray) -> None:
+        """Say how many rows of the stream have come after each of the last labels."""
+        with self.lock():
+            labelled = self.state_.labelled
+            if labelled is not None:
+                arrived = np.maximum(0, self.state_.n_rows - n_rows_since[-len(labelled) :])
+                aged = replace(self.state_, labelled=replace(labelled, arrived=arrived))
+                self._replace_state(aged, with_new_labels=True)
+
     def note(self, number: int, read: Read) -> None:
         """Note what was read of a round in the history, when other rounds have followed.
 

@@ -124,7 +124,7 @@ class LabelJob:
         """Measure with labels that the store has just got, then learn from them."""
         model = self.table_model
         if corrected.height:
-            model.recount_labels(store.labelled())
+            model.recount_labels(store)
         else:
             model.count_labels(new)
         if self._options.measure_only:
@@ -154,7 +154,7 @@ class LabelJob:
 
     def _save_recounted(self, store: Store) -> None:
         # The model is saved before the store changes: if that does not happen, the next one to open it does it again.
-        self.table_model.recount_labels(store.labelled())
+        self.table_model.recount_labels(store)
         learn_from_store(self.table_model, store)
         self.table_model.stored = store.position
         save_table_model(self.table_model, self._options.model)
@@ -191,9 +191,10 @@ class LabelJob:
 
     def _places(self, reader: TableReader, store: Store) -> tuple[str, str | None, int | None]:
         """Return what names the rows (key, id or line), its column, and the file whose lines are meant."""
-        options, job = self._options, self.table_model.job
-        usual = None if job is None else job.spec.options.get("key") or None
+        options, usual = self._options, usual_key(self.table_model)
         if options.key is not None:
+            if options.key != usual and usual in reader.columns:
+                raise DataError(f"The rows are named by the column {usual!r}, which {reader.name} has: --key {usual}.")
             return "key", options.key, None
         if options.id is not None:
             return "id", options.id, None
@@ -269,6 +270,11 @@ def learn_from_store(model: TableModel, store: Store) -> None:
     model.learn_all(rows, start=start, step=ID_STEP)
 
 
+def usual_key(model: TableModel) -> str | None:
+    """Return the column that names the rows of the model's run; None if it has none."""
+    return None if model.job is None else model.job.spec.options.get("key") or None
+
+
 def _holds_ids(reader: TableReader) -> bool:
     """Whether a column called id holds ids of predictions, and not somebody's own."""
     for chunk in reader.chunks([ID], Position()):
@@ -326,6 +332,9 @@ class AskJob:
         if not options.force and Path(options.output).is_file():
             raise DataError(f"{options.output} already exists: give another name, or use --force to replace it.")
         self.table_model: TableModel = load_table_model(options.model, options.estimator)
+        usual = usual_key(self.table_model)
+        if options.key is not None and usual not in (None, options.key):
+            raise DataError(f"The rows of {options.model} are named by the column {usual!r}: --key {usual}.")
         self._seed = int(self.table_model.settings["seed"])
 
     def run(self) -> RowsAsked:
