@@ -252,7 +252,7 @@ class Executor:
             new, corrected, labels = joined.new, joined.corrected, joined.rows["given"]
             store.set_labels(joined)
             if corrected.height:
-                model.recount_labels(store.labelled())
+                model.recount_labels(store)
             elif new.height:
                 model.count_labels(new)
         self.n_labels += new.height
