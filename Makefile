@@ -33,7 +33,7 @@ endif
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
-demo: $(DEMO_STAMP) ## follow a simulated stream: a table, a picture and a report
+demo: $(DEMO_STAMP) ## a model drifts and recovers on real rows: a table, a picture and a report
 	$(VENV)/bin/accous demo
 
 SITE := build/site

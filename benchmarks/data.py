@@ -8,11 +8,11 @@ follows from the mixture weights, and the risk is the error on all rows of the p
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
 from accous import datasets
-from accous.streams import BernoulliShift, ConstantShift, GaussianStream, LinearShift, SineShift, SquareShift
+from accous.streams import (
+    BernoulliShift,
+    ConstantShift,
+    GaussianStream,
+    LinearShift,
+    MixtureStream,
+    SineShift,
+    SquareShift,
+)
 from accous.table.columns import Choices, ColumnEncoder
 
 FloatArray = NDArray[np.float64]
@@ -35,13 +43,7 @@ SHIFTS = {
     "Ber": BernoulliShift(flip=0.01),
     "none": ConstantShift(ALPHA_0),
 }
-TABLES = {
-    "diabetes": "diabetes_pima.npz",
-    "breast": "breast_wisconsin_original.npz",
-    "gas_sensor": "gas_sensor_drift.npz",
-    "acs_employment": "acs_employment_ma_2015_2018.npz",
-    "powersupply": "powersupply.npz",
-}
+TABLES = ("diabetes", "breast", "gas_sensor", "acs_employment", "powersupply")
 TABLE_ROWS = 6000
 
 
@@ -54,95 +56,35 @@ def data_folder() -> Path | None:
 # --- streams of two parts ---------------------------------------------------------------------------------------
 
 
-class Problem(Protocol):
-    """One stream with its reference and its exact answers."""
+def two_parts(
+    data: str, shift: str, *, n_features: int, n_reference: int, seed: int, **sizes: int
+) -> GaussianStream | MixtureStream:
+    """Return the reconstructed Gaussian stream, or rows of a table, split in two along their first principal component.
 
-    X: FloatArray
-    y: NDArray[Any]
-    alphas: FloatArray
-
-    def batches(self) -> Iterator[FloatArray]:
-        """Yield the rows of each round."""
-
-    def component_risks(self, model: Any) -> tuple[float, float]:
-        """Return the error of a fitted model under D' and under D''."""
-
-    def true_ratio(self, alpha: float) -> FloatArray:
-        """Return the true ratio of every reference row when D'' has weight alpha."""
-
-
-def mixed(risks: tuple[float, float], alpha: float) -> float:
-    """Return the risk under the mixture with weight alpha on the second part."""
-    return (1.0 - alpha) * risks[0] + alpha * risks[1]
-
-
-class GaussianProblem:
-    """The reconstructed Gaussian stream."""
-
-    def __init__(self, shift: str, *, seed: int, **sizes: Any) -> None:
-        self.stream = GaussianStream(SHIFTS[shift], alpha_0=ALPHA_0, random_state=seed, **sizes)
-        self.X, self.y = self.stream.reference()
-        self.alphas = self.stream.alphas
-
-    def batches(self) -> Iterator[FloatArray]:
-        return (batch.X for batch in self.stream)
-
-    def component_risks(self, model: Any) -> tuple[float, float]:
-        return self.stream.component_risks(model)
-
-    def true_ratio(self, alpha: float) -> FloatArray:
-        return self.stream.true_ratio(self.X, alpha)
+    The columns of a table are scaled by the reference, which has half of a part's rows at most.
+    """
+    keywords: dict[str, Any] = {"alpha_0": ALPHA_0, "random_state": seed, **sizes}
+    if data == "gaussian":
+        return GaussianStream(SHIFTS[shift], n_features=n_features, n_reference=n_reference, **keywords)
+    X, y = _load_table(data)
+    first, second = ((X[rows], y[rows]) for rows in _split_in_two(X))
+    stream = MixtureStream(first, second, SHIFTS[shift], **keywords)
+    if len(stream.reference()[1]) > n_reference:
+        stream = replace(stream, n_reference=n_reference)
+    scaler = StandardScaler().fit(stream.reference()[0])
+    return replace(
+        stream, pool_a=(scaler.transform(first[0]), first[1]), pool_b=(scaler.transform(second[0]), second[1])
+    )
 
 
-class TableProblem:
-    """Rows of a table, split in two parts along their first principal component."""
-
-    def __init__(self, table: str, shift: str, *, n_reference: int, batch_size: int, n_rounds: int, seed: int) -> None:
-        X, y = _load_table(table)
-        rng = np.random.default_rng([seed, 1])
-        parts = [rng.permutation(part) for part in _split_in_two(X)]
-        n_reference = min(n_reference, len(X) // 2)
-        wanted = (n_reference - round(ALPHA_0 * n_reference), round(ALPHA_0 * n_reference))
-        counts = [min(count, len(part) // 2) for count, part in zip(wanted, parts, strict=True)]
-        in_reference = np.concatenate([part[:n] for part, n in zip(parts, counts, strict=True)])
-        scaler = StandardScaler().fit(X[in_reference])
-        self.X, self.y = scaler.transform(X[in_reference]), y[in_reference]
-        self._alpha_0 = counts[1] / sum(counts)
-        self._is_second = np.arange(sum(counts)) >= counts[0]
-        rest = [part[n:] for part, n in zip(parts, counts, strict=True)]
-        self._pools = [(scaler.transform(X[rows]), y[rows]) for rows in rest]
-        self.alphas = SHIFTS[shift].alphas(n_rounds, np.random.default_rng([seed, 2]))
-        self._batch_size, self._seed = batch_size, seed
-
-    def batches(self) -> Iterator[FloatArray]:
-        rng = np.random.default_rng([self._seed, 3])
-        for alpha in self.alphas:
-            is_second = rng.random(self._batch_size) < alpha
-            places = rng.random(self._batch_size)
-            pools = [self._pools[int(second)][0] for second in is_second]
-            yield np.stack([pool[int(place * len(pool))] for pool, place in zip(pools, places, strict=True)])
-
-    def component_risks(self, model: Any) -> tuple[float, float]:
-        first, second = (float(np.mean(model.predict(X) != y)) for X, y in self._pools)
-        return first, second
-
-    def true_ratio(self, alpha: float) -> FloatArray:
-        return np.where(self._is_second, alpha / self._alpha_0, (1.0 - alpha) / (1.0 - self._alpha_0))
-
-
-def _load_table(table: str) -> tuple[FloatArray, NDArray[Any]]:
-    folder = data_folder()
-    if folder is None:
-        raise SystemExit("Set ACCOUS_DATA to the folder with the tables.")
-    with np.load(folder / TABLES[table], allow_pickle=False) as arrays:
-        X, y = arrays["X"].astype(np.float64), arrays["y"].astype(np.int64)
+def _load_table(name: str) -> tuple[FloatArray, NDArray[Any]]:
+    table = datasets.load(name)
+    X, y = table.X, table.y
     # Two classes everywhere: with many small classes, the score would show the sample size, not the ratio.
-    if table == "powersupply":
+    if name == "powersupply":
         y = ((y >= 7) & (y < 19)).astype(np.int64)  # day against night
-    if table == "gas_sensor":
+    if name == "gas_sensor":
         y = (y <= 2).astype(np.int64)  # ethanol and ethylene against the other gases
-    is_complete = np.isfinite(X).all(axis=1)
-    X, y = X[is_complete], y[is_complete]
     chosen = np.random.default_rng(0).permutation(len(X))[:TABLE_ROWS]
     return X[chosen], y[chosen]
 
@@ -209,7 +151,6 @@ STREAMS = {
 BLOCKS = "arabic_digits"
 MOST_ROWS = 12_000
 _MIXED_ROWS, _ROWS_IN_TURN = 2_500, 750
-_BLOCK_ROWS = 750
 NUMBER_STREAMS = tuple(name for name, stream in STREAMS.items() if stream.has_numbers)
 _DATES = {"arrival_date", "Date", "Flight_Date", "datetime", "sched_dep", "time", "trip_start"}
 
@@ -218,7 +159,7 @@ def read_stream(name: str, most_rows: int, *, as_numbers: bool = False) -> tuple
     """Return rows and labels in order of time, thinned evenly to ``most_rows``; labels are classes unless wanted."""
     stream = STREAMS[name]
     if not stream.label:
-        dataset = getattr(datasets, f"load_{name}")()
+        dataset = datasets.load(name)
         rows = _thinned(len(dataset.y), most_rows)
         return np.asarray(dataset.X, dtype=np.float64)[rows], np.asarray(dataset.y)[rows]
     frame = _read_file(name)
@@ -239,7 +180,7 @@ def read_blocks(n_reference: int, seed: int = 0) -> tuple[FloatArray, NDArray[An
     parts = [random.permutation(np.flatnonzero(is_first)), random.permutation(np.flatnonzero(~is_first))]
     half = n_reference // 2
     reference = random.permutation(np.concatenate((parts[0][:half], parts[1][: n_reference - half])))
-    rest = [part[half : len(part) - (len(part) - half) % _BLOCK_ROWS].reshape(-1, _BLOCK_ROWS) for part in parts]
+    rest = [part[half : len(part) - (len(part) - half) % _ROWS_IN_TURN].reshape(-1, _ROWS_IN_TURN) for part in parts]
     rows = np.concatenate((reference, *(block for pair in zip(*rest, strict=False) for block in pair)))
     X = frame.drop("digit", "speaker_sex").to_numpy().astype(np.float64)
     return X[rows], frame["digit"].to_numpy()[rows]

@@ -23,17 +23,7 @@ from rich.progress import track
 from accous import OnlineDensityRatio
 from accous.model.predictors import LogisticErm
 from accous.threads import one_blas_thread
-from benchmarks.data import (
-    MOVING,
-    SHIFTS,
-    TABLES,
-    FloatArray,
-    GaussianProblem,
-    Problem,
-    TableProblem,
-    data_folder,
-    mixed,
-)
+from benchmarks.data import MOVING, SHIFTS, TABLES, FloatArray, data_folder, two_parts
 from benchmarks.pages import fill, markdown
 
 # (features, reference rows, batch rows)
@@ -112,23 +102,19 @@ class Case:
     n_rounds: int
     seed: int
 
-    def problem(self) -> Problem:
+    def stream(self) -> Any:
         """Make the stream."""
-        sizes = {"n_reference": self.n_reference, "batch_size": self.batch_size, "n_rounds": self.n_rounds}
-        if self.data == "gaussian":
-            return GaussianProblem(self.shift, n_features=self.n_features, seed=self.seed, **sizes)
-        return TableProblem(self.data, self.shift, seed=self.seed, **sizes)
+        return two_parts(**asdict(self))
 
 
 @dataclass(frozen=True)
 class Score:
-    """Mean exact risks over the scored rounds of one stream, and the ratio's error."""
+    """Mean exact risks over the scored rounds of one stream."""
 
     candidate: str
     fix: float
     oracle: float
     adapted: float
-    ratio_error: float
 
 
 def all_cases(n_rounds: int, n_seeds: int, *, has_tables: bool) -> Iterator[Case]:
@@ -144,48 +130,44 @@ def all_cases(n_rounds: int, n_seeds: int, *, has_tables: bool) -> Iterator[Case
 
 def score_case(case: Case, candidates: dict[str, Candidate]) -> list[tuple[Case, Score]]:
     """Score every candidate on one stream."""
-    problem = case.problem()
-    classes, labels = np.unique(problem.y, return_inverse=True)
-    erm = LogisticErm(problem.X, labels, classes, 1.0)
-    scored_rounds = np.unique(np.linspace(1, len(problem.alphas) - 1, SCORES_PER_STREAM).astype(int))
+    stream = case.stream()
+    X, y = stream.reference()
+    classes, labels = np.unique(y, return_inverse=True)
+    erm = LogisticErm(X, labels, classes, 1.0)
+    scored_rounds = np.unique(np.linspace(1, len(stream) - 1, SCORES_PER_STREAM).astype(int))
     with one_blas_thread():
-        fix, oracle = baseline_risks(problem, erm, scored_rounds)
+        fix, oracle = baseline_risks(stream, erm, scored_rounds)
         results = []
         for name, candidate in candidates.items():
-            estimator = candidate.make(problem.X, case.batch_size).fit(problem.X)
-            adapted, ratio_error = adapted_risk(problem, erm, estimator, set(scored_rounds.tolist()))
-            results.append((case, Score(name, fix, oracle, adapted, ratio_error)))
+            estimator = candidate.make(X, case.batch_size).fit(X)
+            adapted = adapted_risk(stream, erm, estimator, set(scored_rounds.tolist()))
+            results.append((case, Score(name, fix, oracle, adapted)))
     return results
 
 
-def baseline_risks(problem: Problem, erm: LogisticErm, scored_rounds: NDArray[np.int64]) -> tuple[float, float]:
+def baseline_risks(stream: Any, erm: LogisticErm, scored_rounds: NDArray[np.int64]) -> tuple[float, float]:
     """Return the mean risk of FIX and of the oracle over the scored rounds."""
-    fixed = problem.component_risks(erm.fit(np.ones(len(problem.y)), None))
+    fixed = stream.component_risks(erm.fit(np.ones(len(stream.reference()[1])), None))
     oracles: dict[float, tuple[float, float]] = {}
     fix_risks, oracle_risks = [], []
-    for alpha in problem.alphas[scored_rounds].tolist():
+    for alpha in stream.alphas[scored_rounds].tolist():
         nearest = round(alpha, 2)
         if nearest not in oracles:
-            oracles[nearest] = problem.component_risks(erm.fit(to_mean_one(problem.true_ratio(nearest)), None))
-        fix_risks.append(mixed(fixed, alpha))
-        oracle_risks.append(mixed(oracles[nearest], alpha))
+            oracles[nearest] = stream.component_risks(erm.fit(to_mean_one(stream.reference_ratio(nearest)), None))
+        fix_risks.append(np.dot((1.0 - alpha, alpha), fixed))
+        oracle_risks.append(np.dot((1.0 - alpha, alpha), oracles[nearest]))
     return float(np.mean(fix_risks)), float(np.mean(oracle_risks))
 
 
-def adapted_risk(
-    problem: Problem, erm: LogisticErm, ratio: OnlineDensityRatio, scored_rounds: set[int]
-) -> tuple[float, float]:
-    """Return the mean risk with the estimator's weights and the mean |r_hat - r*|, both before the scored round."""
-    risks, errors = [], []
-    predictor = None
-    for n_played, (alpha, batch) in enumerate(zip(problem.alphas.tolist(), problem.batches(), strict=True)):
-        if n_played in scored_rounds:
-            weights = ratio.reference_ratio_
-            predictor = erm.fit(to_mean_one(weights), predictor)
-            risks.append(mixed(problem.component_risks(predictor), alpha))
-            errors.append(float(np.abs(weights - problem.true_ratio(alpha)).mean()))
-        ratio.partial_fit(batch)
-    return float(np.mean(risks)), float(np.mean(errors))
+def adapted_risk(stream: Any, erm: LogisticErm, ratio: OnlineDensityRatio, scored_rounds: set[int]) -> float:
+    """Return the mean risk with the estimator's weights, before the scored rounds."""
+    risks, predictor = [], None
+    for batch in stream:
+        if batch.round - 1 in scored_rounds:
+            predictor = erm.fit(to_mean_one(ratio.reference_ratio_), predictor)
+            risks.append(stream.risk(predictor, batch.alpha))
+        ratio.partial_fit(batch.X)
+    return float(np.mean(risks))
 
 
 def to_mean_one(ratio: FloatArray) -> FloatArray:

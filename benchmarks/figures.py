@@ -7,7 +7,9 @@ a network.
 from __future__ import annotations
 
 import argparse
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,14 +18,16 @@ from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier, LogisticRatio, NoShift, OnlineDensityRatio
-from accous.cli.demo import DARK, LIGHT, draw_race, make_stream, run_race
+from accous.cli import demo
+from accous.cli.simulated import DARK, LIGHT
 from accous.core.ensemble import active_lengths, count_starting
 from accous.core.pool import N_SHAPES
 from accous.diagnostics.losses import effective_sample_size
 from accous.streams import GaussianStream, SquareShift
+from accous_bench.figures import new_figure, tidy
 from benchmarks import gallery
 from benchmarks.data import FloatArray
-from benchmarks.pages import IMAGES, Palette, new_figure, save_pair, save_png, tidy
+from benchmarks.pages import IMAGES, Palette, save_pair, save_png
 from benchmarks.pool import RegimeStream
 
 # --- the demo ---------------------------------------------------------------------------------------------------
@@ -31,9 +35,10 @@ from benchmarks.pool import RegimeStream
 
 def draw_demo() -> None:
     """Play the demo once, with its own settings, and draw it twice."""
-    race = run_race(make_stream("squ", n_rounds=3000, batch_size=1, seed=0))
+    with tempfile.TemporaryDirectory() as folder:
+        recovery = demo.play(Path(folder))
     for name, look in (("demo", LIGHT), ("demo-dark", DARK)):
-        (IMAGES / f"{name}.png").write_bytes(draw_race(race, "png", look))
+        (IMAGES / f"{name}.png").write_bytes(demo.draw(recovery, "png", look))
 
 
 # --- the method ---------------------------------------------------------------------------------------------------

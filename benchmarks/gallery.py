@@ -2,9 +2,9 @@
 
 ``python -m benchmarks.gallery`` writes the page and the pictures from what is kept; ``--play`` plays the streams of
 ``ACCOUS_DATA`` first, some minutes of processor time. Streams are thinned to 12,000 rows. The first 1,000 are the
-reference; the others come in batches of 10, each predicted before it is learned from. Three models predict them: the
-one that was fitted once, accous without labels, and accous with 100 random labels of every 1,000 rows, which it gets
-when the 1,000 rows have passed.
+reference; the others come in batches of 10, each predicted before it is learned from. Four models predict them: the
+one that was fitted once, accous without labels, accous with 100 random labels of every 1,000 rows, which it gets
+when the 1,000 rows have passed, and boosted trees that are then refitted on all labels of the last 2,000 rows.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from accous import AdaptiveClassifier
 from accous.table.columns import Choices, ColumnEncoder
 from accous.table.model import make_estimator
 from accous.threads import one_blas_thread
+from accous_bench.figures import new_figure, tidy
 from benchmarks.data import BLOCKS, MOST_ROWS, read_blocks, read_stream, read_times
-from benchmarks.pages import Palette, fill, keep_part, kept, markdown, new_figure, save_pair, tidy
+from benchmarks.labels import LAST, refit
+from benchmarks.pages import Palette, fill, keep_part, kept, markdown, save_pair
 
 NAME = "gallery"
 N_REFERENCE, BATCH_SIZE, BLOCK, WINDOW, SHARE = 1_000, 10, 500, 1_000, 0.1
@@ -34,7 +36,12 @@ CASES = {
     "chicago_taxi_tips": "Taxi trips: will the tip be large?",
     "noaa_weather": "Fifty years of weather: will it rain?",
 }
-MODELS = {"fixed": "fitted once", "weights": "accous, no labels", "labels": "accous, 100 labels per 1,000 rows"}
+MODELS = {
+    "fixed": "never refitted",
+    "weights": "accous, no labels",
+    "labels": "accous, 100 labels per 1,000 rows",
+    "refitted": "trees refitted on all labels",
+}
 Kept = dict[str, Any]
 
 # --- play -------------------------------------------------------------------------------------------------------
@@ -49,7 +56,8 @@ def play(name: str, most_rows: int = MOST_ROWS) -> Kept:
     with warnings.catch_warnings(), one_blas_thread():
         warnings.simplefilter("ignore")
         models = [_fitted(encoder, X[:n], y[:n]) for _ in range(2)]
-        predicted = {"fixed": models[0].predict_fixed(X)} | {each: np.empty_like(y) for each in ("weights", "labels")}
+        predicted = {"fixed": models[0].predict_fixed(X), "refitted": _refitted(frame, y)}
+        predicted |= {each: np.empty_like(y) for each in ("weights", "labels")}
         looks: list[Kept] = []
         for start in range(n, len(y), BATCH_SIZE):
             batch = slice(start, min(start + BATCH_SIZE, len(y)))
@@ -74,6 +82,15 @@ def _fitted(encoder: ColumnEncoder, X: Any, y: Any) -> Any:
     """Return the model that ``accous fit`` makes of these columns."""
     estimator = make_estimator("auto", kind="classifier", seed=0, blocks=encoder.blocks)
     return AdaptiveClassifier(estimator, standardize=False, random_state=0).fit(X, y)
+
+
+def _refitted(frame: pl.DataFrame, y: Any) -> Any:
+    """Return what boosted trees predict for each thousand rows that were fitted on the latest rows before them."""
+    parts = [y[:N_REFERENCE]]
+    for first in range(N_REFERENCE, len(y), WINDOW):
+        lately, window = slice(max(0, first - LAST), first), slice(first, first + WINDOW)
+        parts.append(refit(frame[lately], y[lately], frame[window], has_numbers=False))
+    return np.concatenate(parts)
 
 
 def _give_labels(model: Any, X: Any, y: Any, predicted: Any, stop: int) -> None:
@@ -106,10 +123,10 @@ def table() -> str:
 
 STYLES: dict[str, dict[str, Any]] = {
     "fixed": {"linestyle": (0, (3, 3)), "linewidth": 1.6},
-    "weights": {"linestyle": "-", "linewidth": 1.4},
-    "labels": {"linestyle": "-", "linewidth": 3.0},
+    "boosted": {"linestyle": "-", "linewidth": 1.4},
+    "used": {"linestyle": "-", "linewidth": 3.0},
 }
-COLOURS = {"fixed": "fixed", "weights": "boosted", "labels": "used"}
+"""By the name of their colour, in the order of the models."""
 
 
 def draw() -> None:
@@ -127,9 +144,9 @@ def draw_case(name: str, palette: Palette) -> Figure:
     places: list[Any] = [look["row"] - N_REFERENCE for look in looks]
     if times is not None:
         places = [datetime.fromisoformat(text) for text in times]
-    for each, style in STYLES.items():
+    for (each, label), (colour, style) in zip(MODELS.items(), STYLES.items(), strict=True):
         errors = [100 * look["errors"][each] for look in looks]
-        above.plot(places, errors, label=MODELS[each], color=getattr(palette, COLOURS[each]), **style)
+        above.plot(places, errors, label=label, color=getattr(palette, colour), **style)
     said = [look["said"]["labels"] for look in looks]
     value, low, high = (np.array([100 * one[each] for one in said]) for each in ("value", "low", "high"))
     below.fill_between(places, low, high, color=palette.used, alpha=0.25, linewidth=0, label="90 % interval")

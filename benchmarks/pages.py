@@ -1,27 +1,24 @@
 """What the scripts leave behind: kept results, tables of the documentation's pages, and the style of its pictures.
 
 A page has a table between ``<!-- table NAME -->`` and ``<!-- end of table -->``; the script that measures writes it.
-``python -m benchmarks.pages`` writes when each result was measured into ``docs/benchmarks/index.md``.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import platform
 import re
-import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import metadata
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from accous_bench.figures import SETTINGS, drawing
+from accous_bench.grid import commit, machine, versions
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -34,18 +31,7 @@ _TABLE = re.compile(r"(<!-- table (?P<name>[^\n]+) -->\n).*?(<!-- end of table -
 
 def origin() -> dict[str, str]:
     """Return what a measurement is made with: the day, the commit, the versions and the machine."""
-    packages = ("accous", "numpy", "scipy", "scikit-learn", "numba")
-    return {
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "commit": _git("rev-parse", "--short=12", "HEAD") + ("+" if _git("status", "--porcelain", "--", "src") else ""),
-        "python": platform.python_version(),
-        **{package: metadata.version(package) for package in packages},
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-    }
-
-
-def _git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    return {"date": f"{datetime.now(UTC):%Y-%m-%d}", "commit": commit() or "", **versions(), "machine": machine()}
 
 
 def keep(name: str, rows: Any) -> None:
@@ -91,57 +77,7 @@ def fill(page: str, tables: Mapping[str, str]) -> None:
     print(f"Written to docs/{page}")
 
 
-# --- when each result was measured ------------------------------------------------------------------------------
-
-# The page that shows each file, where it is not the page of results.
-SHOWN_ON = {
-    **dict.fromkeys(("large_references", "speed", "startup"), "performance.md"),
-    **dict.fromkeys(("peers",), "peers.md"),
-    **dict.fromkeys(("limit", "pool"), "pool.md"),
-    "cli_throughput": "cli.md",
-    "dann_steps": "benchmark.md",
-    "embedding": "deep.md",
-    "gallery": "gallery/index.md",
-    "refits": "python.md",
-}
-
-
-def dates() -> str:
-    """Return the table of all kept results with their pages and dates."""
-    lines = []
-    for path in sorted(path for path in RESULTS.iterdir() if path.suffix == ".json"):
-        page = SHOWN_ON.get(path.stem, "results.md")
-        title = page.removesuffix(".md").removesuffix("/index")
-        lines.append((f"`{path.name}`", f"[{title}](../{page})", *known_origin(path)))
-    return markdown(("results", "page", "measured", "accous"), lines, n_left=4)
-
-
-def known_origin(path: Path) -> tuple[str, str]:
-    """Return the date and the version of accous that a file of results names."""
-    found = json.loads(path.read_text(encoding="utf-8"))
-    if "provenance" in found:  # of `accous bench`: many runs, perhaps of several days
-        runs = found["provenance"]
-        days = sorted({runs["first"][:10], runs["last"][:10]})
-        return " to ".join(days), ", ".join(runs["versions"]["accous"])
-    return found["measured_with"]["date"], found["measured_with"]["accous"]
-
-
 # --- pictures ---------------------------------------------------------------------------------------------------
-
-STYLE: Any = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#DDDDDD",
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "savefig.dpi": 160,
-    "svg.fonttype": "path",
-}
 
 
 @dataclass(frozen=True)
@@ -162,24 +98,13 @@ LIGHT = Palette("#1d2733", "#d7dde3", "#b04a00", "#0072b2", "#2b8cbe", "#00785a"
 DARK = Palette("#e6edf3", "#39434e", "#f08c4a", "#6ec1f5", "#9ad4fa", "#3fc79a", "#f2b95c", "#3fc79a")
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure, sizes in inches."""
-    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
-
-
-def tidy(axes: Axes) -> None:
-    """Keep only the axes that show numbers."""
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(length=3)
-
-
 def save_pair(draw: Callable[[Palette], Figure], name: str) -> None:
     """Draw for light and for dark pages; the same numbers give the same files."""
     for palette, ending in ((LIGHT, ""), (DARK, "-dark")):
         places = ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "text.color", "xtick.color", "ytick.color")
         colours = dict.fromkeys(places, palette.ink) | {"grid.color": palette.grid, "axes.facecolor": "none"}
         svg = StringIO()
-        with mpl.rc_context(STYLE | colours | {"svg.hashsalt": name}):
+        with mpl.rc_context(SETTINGS | colours | {"svg.hashsalt": name}):
             figure = draw(palette)
             figure.patch.set_alpha(0.0)
             figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
@@ -189,9 +114,4 @@ def save_pair(draw: Callable[[Palette], Figure], name: str) -> None:
 
 def save_png(draw: Callable[[], Figure], name: str) -> None:
     """Draw one picture, whose lightness dark pages turn round."""
-    with mpl.rc_context(STYLE):
-        draw().savefig(IMAGES / f"{name}.png", metadata={"Software": None})
-
-
-if __name__ == "__main__":
-    fill("benchmarks/index.md", {"dates": dates()})
+    (IMAGES / f"{name}.png").write_bytes(drawing(draw, name)[1])

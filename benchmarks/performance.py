@@ -30,7 +30,6 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from accous.arrays import FloatArray
-from accous.diagnostics.alarm import start_alarm
 from accous.diagnostics.drift import ComparedReference
 from accous.diagnostics.metrics import Metric, decide, read_metric
 from accous.diagnostics.performance import (
@@ -44,9 +43,10 @@ from accous.diagnostics.performance import (
     expected,
     gaps,
     label_weights,
+    moved,
     windows_of,
 )
-from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN, History, judge, tolerance_of
+from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN, History, judge, start_alarm, tolerance_of
 from accous.threads import one_blas_thread
 from benchmarks.data import NUMBER_STREAMS, STREAMS, prepare, read_stream
 from benchmarks.pages import RESULTS, markdown
@@ -195,7 +195,8 @@ def _look(
     is_within = metric.loss(true) <= metric.loss(guess.at_fit) + tolerance
     row: Row = {"metric": metric.name.removesuffix("_macro"), "true": true, "at_fit": guess.at_fit, "guess": guess}
     row |= {"is_within": is_within, "states": {}, "confirmed": {}}
-    row["states"][0.0] = [judge(metric, guess, history, drift, tolerance=tolerance).state]
+    judged: dict[str, Any] = {"tolerance": tolerance, "moved": moved(calibration.held_out, recent)}
+    row["states"][0.0] = [judge(metric, guess, history, drift, **judged).state]
     for rate in RATES:
         row["states"][rate], row["confirmed"][rate] = [], []
         for seed in range(n_draws):
@@ -207,7 +208,7 @@ def _look(
             labels = Labels(now[chosen[kept]], y[chosen[kept]], weight[kept]) if kept.any() else none
             found = estimate(metric, calibration, recent, labels)
             row["confirmed"][rate].append(found)
-            row["states"][rate].append(judge(metric, found, history, drift, tolerance=tolerance).state)
+            row["states"][rate].append(judge(metric, found, history, drift, **judged).state)
     return row
 
 

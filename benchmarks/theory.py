@@ -1,4 +1,4 @@
-"""The theory, measured: propositions, theorems and lemmas of the paper, one figure each.
+"""The theory, measured: propositions, theorems and lemmas of the paper.
 
 ``python -m benchmarks.theory`` takes about ten minutes of one core, writes ``benchmarks/results/theory.json`` and draws
 the figures of docs/results.md; ``--parts`` measures some of it again. Proposition 1 and Theorem 2 are read from the
@@ -8,11 +8,9 @@ kept results of the specs ``table3`` and ``regret``.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,26 +19,24 @@ from matplotlib.figure import Figure
 
 from accous import OnlineDensityRatio
 from accous.arrays import FloatArray
-from accous.streams import ConstantShift, GaussianStream, MovingGaussianStream
+from accous.streams import GaussianStream, MovingGaussianStream
 from accous.threads import one_blas_thread
 from accous_bench.aggregates import read_aggregates
-from accous_bench.contenders import PREDICT_FIRST, fit_on, get_contender, rounds
-from accous_bench.figures import drawing, line_style, new_figure, tidy
+from accous_bench.contenders import ENSEMBLE, ORACLE, PREDICT_FIRST, fit_on, get_contender, rounds
+from accous_bench.figures import drawing, new_figure, tidy
 from accous_bench.grid import expected_excess_loss, scored_rounds
 from accous_bench.problems import SHIFTS
-from accous_bench.statistics import ENSEMBLE, ORACLE, theory_exponent
-from benchmarks.pages import RESULTS, keep_part, kept
+from benchmarks.pages import IMAGES, RESULTS, keep_part, kept
 
 __all__ = [
-    "base_bound", "draw", "excess_risks", "interval_regrets", "learner_costs", "meta_bound", "ratio_errors_and_risks",
+    "base_bound", "draw", "excess_risks", "interval_regrets", "meta_bound", "ratio_errors_and_risks",
     "regrets_and_ratio_errors", "theorem_regrets",
 ]  # fmt: skip
 
-LENGTHS = (500, 1000, 2000, 4000, 8000)
+LENGTHS, SEEDS = (500, 1000, 2000, 4000, 8000), range(5)
 N_FRESH_ROWS = 2000
-IMAGES = Path(__file__).parent.parent / "docs" / "images"
 _COLORS = ("#0072B2", "#D55E00")
-PARTS = ("cost", "excess_risk", "theorem_regret", "intervals")
+PARTS = ("excess_risk", "theorem_regret", "intervals")
 
 
 def theorem_regrets(lengths: Sequence[int], seeds: Sequence[int], n_jobs: int = 1) -> dict[str, list[list[float]]]:
@@ -110,25 +106,6 @@ def _excess_risk(shift: Any, n_rounds: int, seed: int) -> float:
             ]
         )
     return float(risks[ENSEMBLE] - risks[ORACLE])
-
-
-def learner_costs(n_rounds: int) -> dict[str, list[float]]:
-    """Return the number of learners and the median processor time of a round, in ms, around t = 16, 32, 64, ..."""
-    stream = GaussianStream(ConstantShift(0.5), n_rounds=n_rounds, batch_size=1, random_state=0)
-    ratio = OnlineDensityRatio(pool="none").fit(stream.reference()[0])
-    milliseconds, n_learners = np.empty(n_rounds), np.empty(n_rounds)
-    for batch in stream:
-        started = time.process_time_ns()
-        ratio.partial_fit(batch.X)
-        milliseconds[batch.round - 1] = (time.process_time_ns() - started) / 1e6
-        n_learners[batch.round - 1] = len(ratio.learner_lengths_)
-    # The second half of [2^k, 2^(k+1)): all learners of the stretch are there.
-    stretches = [slice(3 * 2**k // 2, 2 ** (k + 1) - 2) for k in range(4, int(np.log2(n_rounds)))]
-    return {
-        "round": [stretch.stop + 2 for stretch in stretches],
-        "n_learners": [float(np.median(n_learners[stretch])) for stretch in stretches],
-        "milliseconds": [float(np.median(milliseconds[stretch])) for stretch in stretches],
-    }
 
 
 # --- Proposition 1 and Theorem 2, from what runs record ---
@@ -226,9 +203,6 @@ def meta_bound(n_rounds: int) -> float:
 def draw(rows: dict[str, Any]) -> dict[str, bytes]:
     """Return the figures of measurements as PNG files by name."""
     draws = {
-        "theory-regret": _draw_regret,
-        "theory-excess-risk": _draw_excess,
-        "theory-cost": _draw_cost,
         "theory-proposition": lambda _: _draw_points(
             ratio_errors_and_risks(), "2 mean |r - r*|", "risk above the oracle's", 100.0
         ),
@@ -237,48 +211,7 @@ def draw(rows: dict[str, Any]) -> dict[str, bytes]:
         ),
         "theory-lemmas": _draw_lemmas,
     }
-    return {name: drawing(partial(draw, rows), name).png for name, draw in draws.items()}
-
-
-def _means(values: list[list[float]]) -> FloatArray:
-    return np.array(values).mean(axis=1)
-
-
-def _draw_regret(rows: dict[str, Any]) -> Figure:
-    figure = new_figure(8.6, 3.6)
-    lengths = np.array(rows["lengths"], dtype=float)
-    for axes, (path, values) in zip(figure.subplots(1, 2), rows["theorem_regret"].items(), strict=True):
-        means, p = _means(values), theory_exponent(path) or 0.0
-        axes.plot(lengths, means, "o-", color=_COLORS[0], label="measured, S R = 1")
-        for power, dashes in ((0, (0, (1, 1))), (2, (0, (4, 3)))):
-            bound = lengths**p * np.log(lengths) ** power
-            label = f"$T^{{{round(3 * p)}/3}}$" + (r"$\log^2 T$" if power else "") + " (through the first point)"
-            axes.plot(lengths, bound * means[0] / bound[0], color="black", linestyle=dashes, linewidth=1.2, label=label)
-        _logarithmic(axes, rows["lengths"], path)
-    figure.axes[0].set_ylabel("cumulative dynamic regret")
-    return figure
-
-
-def _draw_excess(rows: dict[str, Any]) -> Figure:
-    figure = new_figure(5.2, 3.4)
-    axes = figure.subplots()
-    for color, (shift, values) in zip(_COLORS, rows["excess_risk"].items(), strict=True):
-        axes.plot(rows["lengths"], 100.0 * _means(values), "o-", color=color, label=f"{ENSEMBLE}, {shift}")
-    _logarithmic(axes, rows["lengths"], "")
-    axes.set_ylabel("mean risk above the oracle's, points")
-    return figure
-
-
-def _draw_cost(rows: dict[str, Any]) -> Figure:
-    figure = new_figure(5.2, 3.4)
-    axes = figure.subplots()
-    cost = rows["cost"]
-    axes.plot(cost["n_learners"], cost["milliseconds"], "o", color=line_style(ENSEMBLE)["color"])
-    for x, y, t in zip(cost["n_learners"], cost["milliseconds"], cost["round"], strict=True):
-        axes.annotate(f"t = {t:,}", (x, y), (0, 5), textcoords="offset points", ha="center", fontsize=7)
-    axes.set(xlabel="learners, floor(log2 t) - 1", ylabel="ms of processor time a round", ylim=(0.0, None))
-    tidy(axes)
-    return figure
+    return {name: drawing(partial(draw, rows), name)[1] for name, draw in draws.items()}
 
 
 def _draw_points(points: Points, bound: str, measured: str, factor: float) -> Figure:
@@ -314,29 +247,16 @@ def _draw_lemmas(rows: dict[str, Any]) -> Figure:
     return figure
 
 
-def _logarithmic(axes: Any, lengths: list[int], title: str) -> None:
-    axes.set(xscale="log", yscale="log", xlabel="rounds T", title=title)
-    axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
-    axes.minorticks_off()
-    axes.legend(fontsize=8)
-    tidy(axes)
-
-
 def main() -> None:
     """Measure everything, write the record and draw it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5, help="number of seeds (default 5)")
-    parser.add_argument("--rounds", type=int, nargs="+", default=LENGTHS, help="lengths of the streams")
-    parser.add_argument("--long", type=int, default=16_384, help="rounds of the stream that is timed (default 16384)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS, help="what to measure (default all)")
     given = parser.parse_args()
-    seeds, lengths = list(range(given.seeds)), list(given.rounds)
     measures: dict[str, Callable[[], Any]] = {
-        "cost": lambda: learner_costs(given.long),
-        "excess_risk": lambda: excess_risks(lengths, seeds, given.jobs),
-        "theorem_regret": lambda: theorem_regrets(lengths, seeds, given.jobs),
-        "intervals": lambda: interval_regrets(2047, seeds, given.jobs),
+        "excess_risk": lambda: excess_risks(LENGTHS, SEEDS, given.jobs),
+        "theorem_regret": lambda: theorem_regrets(LENGTHS, SEEDS, given.jobs),
+        "intervals": lambda: interval_regrets(2047, SEEDS, given.jobs),
     }
     with one_blas_thread():
         for part in given.parts:

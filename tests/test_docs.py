@@ -21,11 +21,9 @@ LINK = re.compile(r"\]\(\s*<?([^)\s>]+)|^\s*\[[^\]]+\]:\s*(\S+)|(?:src|href)=\"(
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:")
 MAKE_CALL = re.compile(r"(?:^|[\s;&|])make((?:[ \t]+[\w./=-]+)*)", re.MULTILINE)
 MAKE_TARGET = re.compile(r"^([a-z][\w-]*)\s*:(?!=)", re.MULTILINE)
-NEED_EXTRA = {
-    "deep.md": "efficientnet_lite_pytorch", "deploy.md": "uvicorn", "images.md": "efficientnet_lite_pytorch",
-}  # fmt: skip
+NEED_EXTRA = {"deep.md": "efficientnet_lite_pytorch", "deploy.md": "uvicorn"}
 SHELLS = {"bash", "console", "sh", "shell", "shell-session", "zsh"}
-SLOW = {"deploy.md", "images.md", "late_labels.md", "own_contender.md", "pipeline.md", "table.md"}
+SLOW = {"deploy.md", "labels.md", "own_contender.md", "pipeline.md", "table.md"}
 
 
 @pytest.fixture

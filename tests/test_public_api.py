@@ -1,8 +1,11 @@
 """The public names are pinned, load lazily, and raise the right errors."""
 
+import ast
+import re
 import subprocess
 import sys
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -83,3 +86,12 @@ def test_exception_tree():
         assert getattr(exceptions, name).__bases__ == bases
         assert name in exceptions.__doc__
     assert accous.AccousError is exceptions.AccousError
+
+
+@pytest.mark.parametrize("package", ["core", "ratio", "model", "diagnostics", "checkpoint", "table", "keyed", "report"])
+def test_a_packages_first_paragraph_names_each_of_its_modules(package):
+    folder = Path(accous.__file__).parent / package
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf8")))
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    named = {name for name in re.findall(r"`(\w+\*?)`", text) if name in modules or name.endswith("*")}
+    assert not [module for module in modules if not any(fnmatch(module, name) for name in named)]

@@ -73,20 +73,18 @@ def speed_table(rows: list[Row]) -> str:
     shape = "{n_reference} reference rows, {n_features} features, {batch_size} batch rows".format(**SHAPE)
     columns = {
         **WHO,
-        "peer ": "{peer_ms}",
-        "accous": "{our_ms}",
+        "peer ": "{peer_seconds_ms}",
+        "accous": "{our_seconds_ms}",
         "times faster": "{times_faster:.0f} ({times_less_work:.0f})",
-        "accous, its settings": "{same_ms}",
+        "accous, its settings": "{our_seconds_same_settings_ms}",
         "times faster ": "{times_faster_same_settings:.0f} ({times_less_work_same_settings:.0f})",
-        "accous fit": "{fit_ms}",
+        "accous fit": "{our_seconds_of_fit_ms}",
         "aim": "{aim_text}",
         "": "{verdict}",
     }
-    seconds = {"peer": "peer_seconds", "our": "our_seconds", "same": "our_seconds_same_settings"}
-    seconds["fit"] = "our_seconds_of_fit"
     shown = [
         row
-        | {f"{name}_ms": milliseconds(row[key]) for name, key in seconds.items()}
+        | {f"{name}_ms": milliseconds(value) for name, value in row.items() if "seconds" in name}
         | {"aim_text": "" if row["aim"] is None else f"{row['aim']:.0f}"}
         for row in rows
     ]

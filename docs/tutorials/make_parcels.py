@@ -2,10 +2,9 @@
 
 Two kinds of tours have different reasons to be late. In the city it is the traffic of the afternoon, and long tours use
 the motorway. In the mountains it is the ice of the morning, and long tours are late. The reasons never change; the
-share of mountain tours does. With ``--new-depot``, a depot opens after the first part, and the reasons change, too.
+share of mountain tours does.
 """
 
-import argparse
 import csv
 from datetime import date, timedelta
 from pathlib import Path
@@ -21,7 +20,7 @@ def mountain_share(day: int) -> float:
     return 0.2 if day < 80 else min(0.8, 0.2 + 0.02 * (day - 80))
 
 
-def draw(rng: np.random.Generator, share: float, is_moved: bool) -> tuple[str, float, float, float, str, str]:
+def draw(rng: np.random.Generator, share: float) -> tuple[str, float, float, float, str, str]:
     """Draw one parcel."""
     is_mountain = rng.uniform() < share
     distance = rng.gamma(4.0, 9.0 if is_mountain else 5.0)
@@ -32,35 +31,25 @@ def draw(rng: np.random.Generator, share: float, is_moved: bool) -> tuple[str, f
         score = 0.06 * (distance - 36.0) - 0.45 * (hour - 12.0)
     else:
         score = -0.06 * (distance - 20.0) + 0.45 * (hour - 14.0)
-    if is_moved:
-        score = -score
     late = rng.uniform() < 1.0 / (1.0 + np.exp(-score))
     return ("mountain" if is_mountain else "city"), distance, hour, weight, carrier, ("yes" if late else "no")
 
 
 def main() -> None:
-    """Write reference.csv, and for each part of the stream its rows without labels, and its labels."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--parts", default="stream", help="names of the parts of the stream, separated by commas")
-    parser.add_argument("--new-depot", action="store_true", help="the reasons change after the first part")
-    options = parser.parse_args()
+    """Write reference.csv, the stream without labels, and its labels."""
     rng = np.random.default_rng(7)
-    parts = options.parts.split(",")
-    n_days = 60 if len(parts) > 1 else 120
-    write("reference.csv", COLUMNS, draw_days(rng, range(60), is_moved=False))
-    for number, name in enumerate(parts):
-        start = 60 + number * n_days
-        rows = draw_days(rng, range(start, start + n_days), is_moved=options.new_depot and number > 0)
-        write(f"{name}.csv", COLUMNS[:-1], [row[:-1] for row in rows])
-        write(f"{name}_labels.csv", ("parcel", "late"), [(row[0], row[-1]) for row in rows])
+    write("reference.csv", COLUMNS, draw_days(rng, range(60)))
+    rows = draw_days(rng, range(60, 180))
+    write("stream.csv", COLUMNS[:-1], [row[:-1] for row in rows])
+    write("stream_labels.csv", ("parcel", "late"), [(row[0], row[-1]) for row in rows])
 
 
-def draw_days(rng: np.random.Generator, days: range, *, is_moved: bool) -> list[tuple[str, ...]]:
+def draw_days(rng: np.random.Generator, days: range) -> list[tuple[str, ...]]:
     """Draw the parcels of some days."""
     rows = []
     for day in days:
         for number in range(PER_DAY):
-            region, distance, hour, weight, carrier, late = draw(rng, mountain_share(day), is_moved)
+            region, distance, hour, weight, carrier, late = draw(rng, mountain_share(day))
             key = f"P{day * PER_DAY + number + 1:05}"
             cells = (region, f"{distance:.1f}", f"{hour:.1f}", f"{weight:.2f}", carrier, late)
             rows.append((key, (date(2026, 1, 1) + timedelta(day)).isoformat(), *cells))

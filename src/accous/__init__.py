@@ -1,4 +1,4 @@
-"""Keep a deployed model accurate while its inputs drift and no labels arrive.
+"""Keep a deployed model alive while its inputs drift: know how good it is, which rows to label, and let it recover.
 
 Online density-ratio estimation for continuous covariate shift, after Zhang, Zhang, Zhao and Sugiyama,
 "Adapting to Continuous Covariate Shift via Online Density Ratio Estimation" (NeurIPS 2023).

@@ -15,8 +15,7 @@ from sklearn.base import clone
 from accous.arrays import FloatArray
 from accous.exceptions import DataError, ParameterError
 from accous.model.estimators import AdaptiveClassifier, AdaptiveRegressor
-from accous.parameters import require_integer
-from accous.text import importing
+from accous.text import importing, require_integer
 
 with importing("accous.river"):
     from river import base

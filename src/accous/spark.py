@@ -27,7 +27,7 @@ with importing("accous.spark"):
 
 from accous.exceptions import CheckpointError, DataError
 from accous.keyed.arrow import OUTPUT_FIELDS, BucketStep, ShippedModel, hash_key, newest_states, pack_page, unpack_page
-from accous.parameters import require_integer
+from accous.text import require_integer
 
 __all__ = ["adapt_stream", "adapt_table", "local_session", "plain_errors"]
 

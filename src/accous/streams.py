@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_expit, ndtr
 
 from accous.exceptions import DataError, ParameterError
-from accous.parameters import require_integer, require_number, require_number_in
+from accous.text import require_integer, require_number, require_number_in
 
 __all__ = [
     "Batch",

@@ -1,15 +1,18 @@
-"""Small change of messages: numbers with their nouns, what to install where an extra is missing, and the logger."""
+"""Messages: what to install where an extra is missing, numbers with their nouns, and checks of parameters."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
+from numbers import Integral, Real
 from typing import Any
 
-from accous.exceptions import MissingExtraError
+from accous.exceptions import MissingExtraError, ParameterError
 
 # --- Imports packages that only an extra installs; if one is missing, the error names the extra
 
@@ -133,3 +136,104 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
     ('1 row', '2,000 rows', '0 rows have')
     """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+# --- Parameter checks whose errors say in one sentence what is wrong and what is allowed, and hints for
+#     misspelt names
+
+
+_MOST_NAMES = 12
+# Each comparison takes time, so only the first of many thousands of names are compared.
+_MOST_COMPARED = 4096
+
+
+def require_number(name: str, value: Any, *, above: float = 0.0, at_most: float = math.inf, or_else: str = "") -> float:
+    """Return ``value`` as a finite float above a limit, and not above another."""
+    if not _is_real(value) or not math.isfinite(value) or not above < value <= at_most:
+        limit = f" and at most {at_most:g}" if math.isfinite(at_most) else ""
+        raise ParameterError(f"{name} must be a finite number above {above:g}{limit}{or_else}, got {value!r}.")
+    return float(value)
+
+
+def require_number_in(name: str, value: Any, low: float, high: float) -> float:
+    """Return ``value`` as a float in a closed range."""
+    if not _is_real(value) or not low <= value <= high:
+        raise ParameterError(f"{name} must be a number in [{low:g}, {high:g}], got {value!r}.")
+    return float(value)
+
+
+def require_share(name: str, value: Any) -> float:
+    """Return ``value`` as a float above 0 and below 1."""
+    if not _is_real(value) or not 0.0 < value < 1.0:
+        raise ParameterError(f"{name} must be above 0 and below 1, got {value!r}.")
+    return float(value)
+
+
+def require_integer(name: str, value: Any, *, at_least: int, or_else: str = "") -> int:
+    """Return ``value`` as an int that is not below a limit."""
+    if not _is_integer(value) or value < at_least:
+        raise ParameterError(f"{name} must be an integer of at least {at_least}{or_else}, got {value!r}.")
+    return int(value)
+
+
+def require_power_of_two(name: str, value: Any) -> int:
+    """Return ``value`` as an int that is a power of two."""
+    if not _is_integer(value) or not 1 <= value <= 2**40 or value & (value - 1):
+        raise ParameterError(f"{name} must be a power of two from 1 to 2**40, got {value!r}.")
+    return int(value)
+
+
+def require_choice(name: str, value: Any, choices: tuple[str, ...], *, or_else: str = "") -> str:
+    """Return ``value`` if it is one of the choices."""
+    if not isinstance(value, str) or value not in choices:
+        meant = did_you_mean(value, choices) if isinstance(value, str) else ""
+        raise ParameterError(f"{name} must be one of {', '.join(map(repr, choices))}{or_else}, got {value!r}{meant}.")
+    return value
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a hint with the most similar known name, to append to the wrong one; empty if none is similar.
+
+    Examples
+    --------
+    >>> did_you_mean("ulsfi", ["FIX", "uLSIF", "KMM"])
+    " (did you mean 'uLSIF'?)"
+    >>> did_you_mean("fix", ["FIX", "uLSIF", "KMM"])
+    " (did you mean 'FIX'?)"
+    >>> did_you_mean("dya", ["a", "day"])
+    " (did you mean 'day'?)"
+    >>> did_you_mean("something", ["FIX", "uLSIF", "KMM"])
+    ''
+    """
+    near = nearest_name(name, known)
+    return "" if near is None else f" (did you mean {near!r}?)"
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the most similar known name; None if none is similar."""
+    by_lower_case = {each.lower(): each for each in list(known)[:_MOST_COMPARED]}
+    lower = name.lower()
+    near = get_close_matches(lower, by_lower_case, n=1, cutoff=0.7)
+    # Two letters that changed places leave a short name with little in common: "dya" and "day".
+    near = near or [each for each in by_lower_case if sorted(each) == sorted(lower)]
+    return by_lower_case[near[0]] if near else None
+
+
+def listed(names: list[str]) -> str:
+    """Return the quoted names as a list in one string, cut off after the first ``_MOST_NAMES``.
+
+    Examples
+    --------
+    >>> listed(["age", "income"])
+    "'age', 'income'"
+    """
+    shown = ", ".join(map(repr, names[:_MOST_NAMES]))
+    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)

@@ -165,7 +165,8 @@ def _bind_openmp(controller: Any) -> _Pool:
 # --- Threads that change the same model take turns; threads that only read it never wait
 
 
-LOCK_NAME = "_lock"
+LOCK_NAME, CALLBACKS_NAME = "_lock", "_callbacks"
+_OF_ONE = (LOCK_NAME, CALLBACKS_NAME)  # no copy has them
 
 
 class Lockable:
@@ -186,13 +187,14 @@ class Lockable:
         """Return a copy that learns independently; both share what was learned so far and never modify it."""
         other = object.__new__(type(self))
         other.__dict__.update(vars(self))
-        other.__dict__.pop(LOCK_NAME, None)
+        for name in _OF_ONE:
+            other.__dict__.pop(name, None)
         return other
 
     def __getstate__(self) -> Any:
         """Return what pickles and copies keep: everything but the lock."""
         state = super().__getstate__()
-        left_out = (LOCK_NAME, "_snapshot")  # what was read can be read again
+        left_out = (*_OF_ONE, "_snapshot")  # what was read can be read again
         return (
             {name: value for name, value in state.items() if name not in left_out} if isinstance(state, dict) else state
         )

@@ -27,14 +27,11 @@ from accous.arrays import FloatArray
 from accous.exceptions import DataError, ParameterError
 from accous.streams import GaussianStream, SquareShift
 from accous_bench.contenders import (
-    DECISION,
     DIFFUSIONS,
     JUMPS,
-    LIMIT,
-    ORACLE,
     PAPER_CONTENDERS,
     SHARE,
-    SHARES,
+    TOLD,
     AlphaFilter,
     Contender,
     Limit,
@@ -91,9 +88,9 @@ def test_the_example_of_the_documentation_differs_from_a_built_in_contender_by_i
     assert repr(theirs.set_params(ratio=None)) == repr(ours.set_params(ratio=None))
 
 
-def test_the_papers_eight_names_come_first_and_in_its_order() -> None:
+def test_the_papers_eight_names_are_there_in_its_order() -> None:
     assert PAPER_CONTENDERS == ("FIX", "DANN", "KMM", "KLIEP", "uLSIF", "LR", "OLRE", "Accous (paper)")
-    assert contender_names()[:8] == PAPER_CONTENDERS
+    assert tuple(name for name in contender_names() if name in PAPER_CONTENDERS) == PAPER_CONTENDERS
 
 
 @pytest.mark.parametrize("name", RATIOS)
@@ -162,7 +159,8 @@ def test_the_newton_step_is_the_first_step_of_a_learner() -> None:
 
 
 def test_a_user_adds_a_contender_of_his_own(relative: Contender) -> None:
-    assert contender_names() == (*PAPER_CONTENDERS, *VARIANTS, *LATER, LIMIT, DECISION, SHARES, ORACLE, "RuLSIF")
+    assert set(contender_names()) == {*PAPER_CONTENDERS, *VARIANTS, *LATER, *TOLD, "RuLSIF"}
+    assert contender_names()[-9:-7] == ("RuLSIF", "Accous (literal)")
     assert get_contender("RuLSIF") is relative
     assert isinstance(make_contender("RuLSIF").ratio, RULSIF)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from accous_bench.aggregates import Curve, aggregate_rows, curves_from_rows, switching_period, weight_maps_from_rows
+from accous_bench.aggregates import Curve, aggregate_rows, curves_from_rows, learner_weights_from_rows, switching_period
 from accous_bench.figures import draw_comparison, draw_figures, draw_switches, draw_weights, since_switch
 from accous_bench.statistics import make_panels
 from tests.bench.rows import make_row, natural_rows, switch_rows
@@ -69,14 +69,14 @@ def test_switching_period(changes: dict, period: int | None) -> None:
 
 def test_mean_weights_are_over_the_rounds_in_use() -> None:
     rows = switch_rows()
-    (weight_map,) = weight_maps_from_rows(rows)
+    (curve,) = learner_weights_from_rows(rows)
     noted = next(row["learner_weights"] for row in rows if row["learner_weights"])
     weights, rounds = np.array(noted["weight"]), np.array(noted["round"])
     expected = [weights[rounds >= length, place].mean() for place, length in enumerate(noted["length"])]
-    assert weight_map.mean_weights == pytest.approx(expected, abs=1e-4)
-    assert len(weight_map.rounds) == 150
+    assert curve.series["mean_weight"] == pytest.approx(expected, abs=1e-4)
+    assert len(curve.rounds) == 150
     # Every block of rounds shares out the whole weight, but for the first three rounds, which have no learner.
-    assert np.array(weight_map.weights)[2:].sum(axis=1) == pytest.approx(1.0, abs=0.005)
+    assert np.array(curve.series["weight"])[2:].sum(axis=1) == pytest.approx(1.0, abs=0.005)
 
 
 def test_mean_since_the_switch_by_hand() -> None:
@@ -88,14 +88,14 @@ def test_mean_since_the_switch_by_hand() -> None:
 
 
 def test_heat_map_shows_the_weights_and_marks_the_period() -> None:
-    (weight_map,) = weight_maps_from_rows(switch_rows())
-    figure = draw_weights(weight_map)
+    (curve,) = learner_weights_from_rows(switch_rows())
+    figure = draw_weights(curve)
     heat, bars = figure.axes[0], figure.axes[1]
     shown = heat.collections[0].get_array()
-    is_in_use = np.array(weight_map.rounds)[None, :] >= np.array(weight_map.lengths)[:, None]
+    is_in_use = np.array(curve.rounds)[None, :] >= np.array(curve.series["length"])[:, None]
     assert (~np.ma.getmaskarray(shown) == is_in_use).all()
     assert heat.lines[0].get_ydata()[0] == pytest.approx(np.log2(50) - 2)  # the lowest length is 4
-    assert [bar.get_width() for bar in bars.patches] == weight_map.mean_weights
+    assert [bar.get_width() for bar in bars.patches] == curve.series["mean_weight"]
 
 
 def test_switches_have_a_row_for_the_risk_and_one_for_the_loss() -> None:

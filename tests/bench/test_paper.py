@@ -46,7 +46,7 @@ def test_numbers_missing_from_the_paper_are_none() -> None:
     assert paper_result("gaussian", "Squ", 1, "oracle") is None
     assert paper_result("gaussian", "Squ", 7, "accous") is None
     assert paper_result("gas_sensor", "natural", 10, "accous") is None
-    assert paper_result("gaussian_tuned", "Squ", 1, "accous") is None
+    assert paper_result("gaussian", "Squ", 1, "LR (window)") is None
 
 
 def test_other_names_for_the_same_thing() -> None:

@@ -43,49 +43,42 @@ def test_every_measurement_has_five_seeds_and_predicts_first(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line", "complaint"),
+    ("old", "new", "complaint"),
     [
-        ('"uLSIF"', '"uLSFI"', 6, "no contender 'uLSFI'"),
-        ('"Squ"]', '"Sqr"]', 3, "no shift 'Sqr'"),
-        ('["gaussian"]', '["gauss"]', 2, "no data set 'gauss'"),
-        ("rounds = [24]", "rounds = [-24]", 5, "rounds must be an integer of at least 1, got -24"),
-        ("rounds = [24]", "rounds = [24, 24]", 5, "rounds names an entry twice"),
-        ("rounds = [24]", 'rounds = ["many"]', 5, "rounds has 'many', which is not an integer"),
-        ("batch_sizes = [5]", "batch_sizes = []", 4, "batch_sizes is empty"),
-        ("seeds = 2", "seeds = 0", 7, "seeds must be an integer of at least 1"),
-        ("seeds = 2", "seeds = [0, -1]", 7, "seeds must be an integer of at least 0, got -1"),
-        ("seeds = 2", "seeds = true", 7, "seeds has True"),
-        ("seeds = 2", "seed = 2", 7, "unknown setting 'seed'"),
-        ("seeds = 2", "score_every = 0", 7, "score_every must be an integer of at least 1"),
-        ("seeds = 2", 'record = ["weights"]', 7, "record may have learner_weights and regret, not 'weights'"),
-        ("seeds = 2", 'record = ["regret"]', 7, "the regret is known for moving_gaussian only"),
-        ("seeds = 2", 'plugins = ["mine.py"]', 7, "there is no file 'mine.py' next to the spec"),
-        ("seeds = 2", "title = 3", 7, "Cannot overwrite a value"),
-        ('title = "Small"', "title = 3", 1, "title must be a text"),
-        ("n_features = 3", "n_columns = 3", 11, "gaussian has no option 'n_columns'"),
-        ("[options.gaussian]", "[options.gauss]", 9, "no data set 'gauss'"),
-        ("n_features = 3", "[parameters.accous]\nspeed = 3", 12, "accous has no parameter 'speed'"),
-        ('"Squ"]', '"natural"]', 3, "gaussian has the shifts Lin, Squ, Sin, Ber, none, Squ16"),
-        ("seeds = 2", "seeds = = 2", 7, "is not TOML"),
+        ('"uLSIF"', '"uLSFI"', "no contender 'uLSFI'"),
+        ('"Squ"]', '"Sqr"]', "shifts has 'Sqr'; known are: Lin, Squ"),
+        ('["gaussian"]', '["gauss"]', "no data set 'gauss'"),
+        ("rounds = [24]", "rounds = [-24]", "rounds must be an integer of at least 1, got -24"),
+        ("rounds = [24]", "rounds = [24, 24]", "rounds names an entry twice"),
+        ("rounds = [24]", 'rounds = ["many"]', "rounds has 'many', which is not an integer"),
+        ("batch_sizes = [5]", "batch_sizes = []", "batch_sizes is empty"),
+        ("seeds = 2", "seeds = 0", "seeds is empty"),
+        ("seeds = 2", "seeds = [0, -1]", "seeds must be an integer of at least 0, got -1"),
+        ("seeds = 2", "seeds = true", "seeds has True"),
+        ("seeds = 2", "seed = 2", "The spec has 'seed' (did you mean 'seeds'"),
+        ("seeds = 2", "score_every = 0", "score_every must be an integer of at least 1"),
+        ("seeds = 2", 'record = ["weights"]', "record has 'weights'"),
+        ("seeds = 2", 'record = ["regret"]', "The regret is known for moving_gaussian only"),
+        ("seeds = 2", 'plugins = ["mine.py"]', "there is no file 'mine.py' next to the spec"),
+        ("seeds = 2", "title = 3", "Cannot overwrite a value"),
+        ('title = "Small"', "title = 3", "title must be a text"),
+        ("n_features = 3", "n_columns = 3", "options.gaussian has 'n_columns'"),
+        ("[options.gaussian]", "[options.gauss]", "no data set 'gauss'"),
+        ("n_features = 3", "[parameters.accous]\nspeed = 3", "accous has no parameter 'speed'"),
+        ('"Squ"]', '"natural"]', "gaussian has the shifts Lin, Squ, Sin, Ber, none, Squ16"),
+        ("seeds = 2", "seeds = = 2", "is not TOML"),
     ],
 )
-def test_a_bad_spec_is_refused_with_the_line_at_fault(
-    write_spec: WriteSpec, old: str, new: str, line: int, complaint: str
+def test_a_bad_spec_is_refused_with_the_setting_at_fault(
+    write_spec: WriteSpec, old: str, new: str, complaint: str
 ) -> None:
     path = write_spec((old, new))
     with pytest.raises(ParameterError) as caught:
         read_spec(path)
     message = str(caught.value)
     assert str(path) in message
-    assert f"line {line}" in message
     assert complaint in message
     assert message.endswith(".")
-
-
-def test_the_line_of_an_entry_in_a_long_list_is_named(write_spec: WriteSpec) -> None:
-    path = write_spec(('["FIX", "uLSIF", "accous", "oracle"]', '[\n  "FIX",\n  "Acous",\n]'))
-    with pytest.raises(ParameterError, match=r"line 8: There is no contender 'Acous'"):
-        read_spec(path)
 
 
 def test_a_missing_list_is_named(write_spec: WriteSpec) -> None:
@@ -113,16 +106,6 @@ def _no_network(**_: object) -> None:
     raise OSError("no route to host")
 
 
-def test_a_contender_without_its_package_is_refused_unless_it_is_left_out(
-    write_spec: WriteSpec, own_registry: None
-) -> None:
-    contenders.register(contenders.Contender("deeper", lambda _: None, needs_module="no_such_torch"))
-    spec = read_spec(write_spec(('"uLSIF"', '"deeper"')))
-    with pytest.raises(ParameterError, match=r"^deeper needs no_such_torch: pip install 'accous\[deep\]', or name the"):
-        prepare(spec)
-    prepare(spec.only(contenders=["FIX", "accous"]))
-
-
 def test_a_part_of_the_grid_can_be_chosen(write_spec: WriteSpec) -> None:
     spec = read_spec(write_spec())
     part = spec.only(contenders=["accous"], seeds=[1])
@@ -133,7 +116,7 @@ def test_a_part_of_the_grid_can_be_chosen(write_spec: WriteSpec) -> None:
 
 def test_a_plugin_that_fails_is_named(write_spec: WriteSpec, tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
-    with pytest.raises(ParameterError, match=r"line 8: broken.py cannot be loaded \(ZeroDivisionError"):
+    with pytest.raises(ParameterError, match=r"plugins: broken.py cannot be loaded \(ZeroDivisionError"):
         read_spec(write_spec(("seeds = 2", 'seeds = 2\nplugins = ["broken.py"]')))
 
 
@@ -150,7 +133,5 @@ def test_a_protocol_is_checked(write_spec: Callable[..., Path]) -> None:
     spec = read_spec(write_spec(("seeds = 2", 'seeds = 2\nprotocol = "batch_first"\none_step_every = 3')))
     assert {run.protocol for run in spec.runs()} == {"batch_first"}
     assert {run.measures.one_step_every for run in spec.runs()} == {3}
-    with pytest.raises(
-        ParameterError, match=r"line \d+: there is no protocol 'batch first' \(did you mean 'batch_first'"
-    ):
+    with pytest.raises(ParameterError, match=r"protocol has 'batch first' \(did you mean 'batch_first'"):
         read_spec(write_spec(("seeds = 2", 'seeds = 2\nprotocol = "batch first"')))

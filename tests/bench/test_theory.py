@@ -8,7 +8,6 @@ from benchmarks.theory import (
     draw,
     excess_risks,
     interval_regrets,
-    learner_costs,
     meta_bound,
     ratio_errors_and_risks,
     regrets_and_ratio_errors,
@@ -21,12 +20,10 @@ def test_theory_is_measured_and_drawn() -> None:
     rows = {
         "lengths": lengths,
         "seeds": seeds,
-        "cost": learner_costs(64),
         "excess_risk": excess_risks(lengths, seeds),
         "theorem_regret": theorem_regrets(lengths, seeds),
         "intervals": interval_regrets(31, seeds),
     }
-    assert rows["cost"]["n_learners"] == [3.0, 4.0]
     for values in rows["theorem_regret"].values():
         assert np.array(values).shape == (2, 1)
         assert np.min(values) > 0.0
@@ -34,11 +31,7 @@ def test_theory_is_measured_and_drawn() -> None:
         assert [row[0] for row in found].count(4) == 7  # [4, 7] to [28, 31]
         assert min(row[1] for row in found) > 0.0  # no learner beats the true ratio
     assert {name: png[1:4] for name, png in draw(rows).items()} == dict.fromkeys(
-        (
-            *("theory-regret", "theory-excess-risk", "theory-cost"),
-            *("theory-proposition", "theory-conversion", "theory-lemmas"),
-        ),
-        b"PNG",
+        ("theory-proposition", "theory-conversion", "theory-lemmas"), b"PNG"
     )
 
 

@@ -13,26 +13,25 @@ from accous_bench.tuning import TunedFeatures, deal_folds, set_aside  # noqa: E4
 from tests.deep.networks import seeded, small_convolution, two_classes_of_images  # noqa: E402
 
 
-def trained_on_all(module=None, **parameters):
+def trained_twice(module=None, **parameters):
     settings = {"image_size": 8, "max_epochs": 4, "random_state": 0, "n_jobs": 1, "batch_size": 16}
     module = small_convolution() if module is None else module
-    return TunedFeatures(module, cross_fit="none", **{**settings, **parameters})
+    return TunedFeatures(module, cross_fit=2, **{**settings, **parameters})
 
 
 def test_fine_tuning_lowers_the_validation_loss_and_changes_a_copy():
     X, y = two_classes_of_images(80)
     module = small_convolution()
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    model = trained_on_all(module, max_epochs=8, learning_rate=0.02, validation_share=0.25).fit(
+    model = trained_twice(module, max_epochs=8, learning_rate=0.02, validation_share=0.25).fit(
         X, np.where(y, "cat", "dog")
     )
-    (losses,) = model.validation_losses_
-    assert min(losses) < 0.5 * losses[0]
+    assert all(min(losses) < 0.5 * losses[0] for losses in model.validation_losses_)
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
     kept = model.backbone_.module
     assert not kept.training
     assert not any(parameter.requires_grad for parameter in kept.parameters())
-    assert not torch.equal(kept[0].weight, module[0].weight)
+    assert not torch.equal(kept.networks[0][0].weight, module[0].weight)
 
 
 def test_same_seed_same_bits_whatever_torchs_own_random_numbers():
@@ -42,25 +41,26 @@ def test_same_seed_same_bits_whatever_torchs_own_random_numbers():
     for number in (1, 2):
         torch.manual_seed(number)
         state = torch.random.get_rng_state()
-        model = trained_on_all(dropping())
+        model = trained_twice(dropping())
         results.append((model.fit_transform(X, y), model.validation_losses_))
         assert torch.equal(torch.random.get_rng_state(), state)
     np.testing.assert_array_equal(results[0][0], results[1][0])
     assert results[0][1] == results[1][1]
-    other = trained_on_all(dropping(), random_state=1).fit(X, y)
+    other = trained_twice(dropping(), random_state=1).fit(X, y)
     assert other.validation_losses_ != results[0][1]
 
 
 def test_it_stops_after_patience_and_keeps_the_best_weights():
     X, y = two_classes_of_images(40)
     y = np.random.default_rng(0).permutation(y)  # nothing to learn: the validation loss soon rises
-    long = trained_on_all(max_epochs=30, patience=2, learning_rate=0.05, validation_share=0.3).fit(X, y)
-    (losses,) = long.validation_losses_
-    n_best = int(np.argmin(losses)) + 1
-    assert len(losses) == n_best + 2 < 30
-    short = trained_on_all(max_epochs=n_best, patience=30, learning_rate=0.05, validation_share=0.3).fit(X, y)
-    assert short.validation_losses_ == [losses[:n_best]]
-    np.testing.assert_array_equal(short.transform(X), long.transform(X))
+    long = trained_twice(max_epochs=30, patience=2, learning_rate=0.05, validation_share=0.3).fit(X, y)
+    n_best = [int(np.argmin(losses)) + 1 for losses in long.validation_losses_]
+    assert [len(losses) for losses in long.validation_losses_] == [n + 2 for n in n_best]
+    assert max(n_best) + 2 < 30
+    short = trained_twice(max_epochs=n_best[0], patience=30, learning_rate=0.05, validation_share=0.3).fit(X, y)
+    assert short.validation_losses_[0] == long.validation_losses_[0][: n_best[0]]
+    weights = [model.backbone_.module.networks[0].state_dict() for model in (short, long)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
 def test_rows_set_aside_are_a_share_of_every_class():
@@ -72,16 +72,16 @@ def test_rows_set_aside_are_a_share_of_every_class():
 
 def test_clear_errors():
     X, y = two_classes_of_images(20)
-    with pytest.raises(DataError, match="needs the reference's labels"):
-        trained_on_all().fit(X)
-    with pytest.raises(DataError, match="20 rows but 19 labels"):
-        trained_on_all().fit(X, y[:-1])
+    with pytest.raises(DataError, match="requires y"):
+        trained_twice().fit(X)
+    with pytest.raises(DataError, match="20 rows but y has 19 labels"):
+        trained_twice().fit(X, y[:-1])
     with pytest.raises(DataError, match="at least two classes"):
-        trained_on_all().fit(X, np.zeros(20))
+        trained_twice().fit(X, np.zeros(20))
     with pytest.raises(DataError, match="two rows or more"):
-        trained_on_all().fit(X, np.arange(20))
+        set_aside(np.arange(20), 0.1, np.random.default_rng(0))
     with pytest.raises(ParameterError, match="choose a smaller one"):
-        trained_on_all(learning_rate=1e30).fit(X, y)
+        trained_twice(learning_rate=1e30).fit(X, y)
 
 
 N_ROWS = 120
@@ -118,11 +118,7 @@ def tuned(cross_fit, module=None, **parameters):
 def reference_and_fresh(cross_fit):
     X, y, fresh = labelled_and_fresh()
     model = tuned(cross_fit)
-    if cross_fit == "hold_out":
-        reference = model.fit(X, y).transform(X[model.reference_indices_])
-    else:
-        reference = model.fit_transform(X, y)
-    return reference, model.transform(fresh)
+    return model.fit_transform(X, y), model.transform(fresh), model.transform(X)
 
 
 def separability(reference, fresh):
@@ -131,24 +127,22 @@ def separability(reference, fresh):
     return cross_val_score(LogisticRegression(), rows, is_fresh, scoring="roc_auc", cv=5).mean()
 
 
-def test_reference_and_fresh_rows_of_one_distribution_are_told_apart_without_cross_fitting():
-    assert separability(*reference_and_fresh("none")) > 0.9
-
-
-@pytest.mark.parametrize("cross_fit", [5, 2, "hold_out"])
-def test_and_are_not_with_it(cross_fit):
-    assert separability(*reference_and_fresh(cross_fit)) < 0.6
+@pytest.mark.parametrize("cross_fit", [5, 2])
+def test_the_networks_tell_rows_that_they_have_seen_but_not_the_reference_from_fresh_rows(cross_fit):
+    reference, fresh, seen = reference_and_fresh(cross_fit)
+    assert separability(reference, fresh) < 0.6
+    assert separability(seen, fresh) > 0.9
 
 
 def test_the_ratio_sees_a_shift_that_is_none_without_cross_fitting_and_not_with_it():
-    distances = {}
-    for cross_fit in ("none", 5, "hold_out"):
-        reference, fresh = reference_and_fresh(cross_fit)
-        ratio = OnlineDensityRatio(random_state=0).fit(reference)
+    reference, fresh, seen = reference_and_fresh(5)
+    distances = []
+    for rows in (reference, seen):
+        ratio = OnlineDensityRatio(random_state=0).fit(rows)
         for start in range(0, len(fresh), 5):
             ratio.partial_fit(fresh[start : start + 5])
-        distances[cross_fit] = np.abs(ratio.reference_ratio_ - 1.0).mean()
-    assert max(distances[5], distances["hold_out"]) < 0.5 * distances["none"]
+        distances.append(np.abs(ratio.reference_ratio_ - 1.0).mean())
+    assert distances[0] < 0.5 * distances[1]
 
 
 def test_fresh_images_get_the_mean_of_the_networks_and_the_cache_knows_it(tmp_path):
@@ -174,22 +168,13 @@ def test_folds_are_of_one_size_overall_and_in_every_class():
         assert counts.max() - counts.min() <= 1
 
 
-def test_a_hold_out_keeps_its_share_of_every_class():
-    X, y, _ = labelled_and_fresh()
-    model = tuned("hold_out", hold_out_share=0.25).fit(X, y)
-    kept = np.bincount(y[model.reference_indices_])
-    np.testing.assert_array_equal(kept, np.round(0.25 * np.bincount(y)))
-
-
 def test_errors_say_what_to_do():
     X, y, _ = labelled_and_fresh()
-    with pytest.raises(ParameterError, match=r"call fit\(X, y\), and transform the rows at reference_indices_"):
-        tuned("hold_out").fit_transform(X, y)
-    for wrong in (1, "holdout", True, None):
-        with pytest.raises(ParameterError, match=r'cross_fit must be an integer of at least 2, "hold_out" or "none"'):
+    for wrong in (1, "hold_out", True, None):
+        with pytest.raises(ParameterError, match=r"cross_fit must be an integer of at least 2"):
             tuned(wrong).fit(X, y)
-    for name, value in (("hold_out_share", 1.0), ("validation_share", 1.0), ("patience", 0), ("learning_rate", -1)):
+    for name, value in (("validation_share", 1.0), ("patience", 0), ("learning_rate", -1)):
         with pytest.raises(ParameterError, match=f"{name} must be"):
-            tuned("hold_out", **{name: value}).fit(X, y)
+            tuned(2, **{name: value}).fit(X, y)
     with pytest.raises(DataError, match="cross_fit=5 needs at least 5 rows, got 4"):
         tuned(5).fit(X[:4], [0, 1, 0, 1])

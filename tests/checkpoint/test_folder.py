@@ -36,7 +36,7 @@ def test_the_files_of_a_save(saved):
     manifest = json.loads((saved / "manifest.json").read_text())
     files, ours = {"reference", "state"}, {"format", "version", "accous", "checksum"}
     assert manifest.keys() == files | ours | {"model", "attached"}
-    assert (manifest["format"], manifest["version"]) == ("accous", 1)
+    assert (manifest["format"], manifest["version"]) == ("accous", 2)
     assert manifest["model"]["class"] == "OnlineDensityRatio"
     assert manifest["model"]["parameters"]["feature_map"] == "auto"
     for kind, prefix in [("reference", "reference-"), ("state", "state-1-")]:
@@ -442,9 +442,9 @@ def test_a_damaged_file_is_named(kind, damage, message, saved):
         (lambda content: content["model"]["parameters"].update(ridge=2.0), "was changed"),
         (lambda content: content.update(accous="9.9"), "was changed"),
         (lambda content: content.pop("checksum"), "was changed"),
-        (lambda content: content.update(version=0), "was changed"),
+        (lambda content: content.update(version=1), r"an earlier accous \(format 1; .*: fit the model again\.$"),
         (lambda content: content.update(version="one"), "was changed"),
-        (lambda content: content.update(version=2), r"newer accous \(format 2\)"),
+        (lambda content: content.update(version=3), r"a newer accous \(format 3; .*: upgrade accous\.$"),
     ],
 )
 def test_a_changed_manifest_is_noticed(edit, message, saved):

@@ -17,7 +17,8 @@ from rich.console import Console
 
 import accous
 from accous.cli import app, main
-from accous.cli.demo import (
+from accous.cli.options import compile_with_notice
+from accous.cli.simulated import (
     ACCOUS,
     DARK,
     FIXED,
@@ -31,14 +32,13 @@ from accous.cli.demo import (
     rolling_mean,
     run_race,
 )
-from accous.cli.options import compile_with_notice
 from accous.core import compiled
 from accous.core.compiled import compile_all, kernel
 from tests.budgets import rest_slow
 from tests.docs_pages import DOCS, ROOT
 from tests.needs import needs_compilation
 
-SHORT = ["demo", "--rounds", "20"]
+SHORT = ["demo", "--simulated", "--rounds", "20"]
 
 
 @pytest.fixture(autouse=True)
@@ -105,13 +105,13 @@ def test_what_cannot_be_written_costs_no_numbers(options, capsys):
 @pytest.mark.parametrize("shift", rest_slow(["lin", "squ", "sin", "ber"]))
 @pytest.mark.parametrize("rounds", rest_slow("129"))
 def test_the_shortest_streams_run(shift, rounds, capsys):
-    assert main(["demo", "--rounds", rounds, "--shift", shift, "-o", "short.svg"]) == 0
+    assert main(["demo", "--simulated", "--rounds", rounds, "--shift", shift, "-o", "short.svg"]) == 0
     assert ACCOUS in capsys.readouterr().out
 
 
 def test_the_stream_can_be_had_as_tables_to_try_the_other_commands_on(capsys):
     tables = ["--tables", "tables"]
-    assert main(["demo", "--rounds", "80", "--batch-size", "5", *tables]) == 0
+    assert main(["demo", "--simulated", "--rounds", "80", "--batch-size", "5", *tables]) == 0
     capsys.readouterr()
     fit = ["fit", "tables/reference.csv", "--label", "label", "-o", "model", "--json", "--estimator", "linear"]
     assert main(fit) == 0
@@ -120,6 +120,37 @@ def test_the_stream_can_be_had_as_tables_to_try_the_other_commands_on(capsys):
     assert main(adapt) == 0
     assert Path("predictions.csv").read_text().count("\n") == 401
     assert main([*SHORT, *tables]) == 1
+
+
+# --- real rows --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_model_drifts_raises_the_alarm_and_recovers(capsys):
+    assert main(["demo", "--json", "-o", "picture.svg"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    parts = found["parts"]
+    assert [part["n_labels"] for part in parts] == [100, 200, 300, 400, 500, 600]
+    assert not parts[0]["alarm"]
+    assert all(part["alarm"] for part in parts[2:])
+    assert parts[-1]["error_fixed"] > 5.0 * found["at_fit"]
+    assert parts[-1]["error"] < 0.5 * parts[-1]["error_fixed"]
+    assert "accous by" in found["finding"]
+    assert "<svg" in Path("picture.svg").read_text()
+    assert "<h2>" in Path("demo.html").read_text()
+
+
+def test_the_tables_of_the_demo_are_the_real_rows(capsys):
+    assert main(["demo", "--tables", "."]) == 0
+    names = ["part1.csv", "part2.csv", "part3.csv", "part4.csv", "part5.csv", "part6.csv", "reference.csv", "truth.csv"]
+    assert sorted(path.name for path in Path().iterdir()) == names
+    assert (
+        Path("reference.csv").read_text().splitlines()[1] == "1,2011-01-01 00:00,1,1,0,0,6,0,1,0.24,0.2879,0.81,0.0,16"
+    )
+    assert "cnt" not in Path("part1.csv").read_text()
+    assert main(["demo", "--tables", "."]) == 1
+    assert main(["demo", "--rounds", "20"]) == 2
+    assert "--simulated" in capsys.readouterr().err
 
 
 # --- what the numbers say --------------------------------------------------------------------------------------
@@ -194,7 +225,7 @@ def test_help_loads_no_numerical_library():
 
 
 def test_it_runs_as_a_module(forks):
-    assert forks.run("accous", "demo", "--rounds", "0", check=2).stderr.startswith("accous: --rounds")
+    assert forks.run("accous", "demo", "--simulated", "--rounds", "0", check=2).stderr.startswith("accous: --rounds")
 
 
 @pytest.mark.parametrize(("typed", "expected"), [("accous st", "status"), ("accous adapt --sa", "--save-every")])
@@ -265,6 +296,6 @@ def test_no_notice_where_quiet_is_asked_for():
 @pytest.mark.slow
 def test_the_demo_says_so_on_a_new_machine_only(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
-    command = [sys.executable, "-m", "accous", "demo", "--rounds", "5", "-o", str(tmp_path / "demo.png")]
+    command = [sys.executable, "-m", "accous", "demo", "--simulated", "--rounds", "5", "-o", str(tmp_path / "demo.png")]
     remarks = [subprocess.run(command, capture_output=True, text=True, check=True).stderr for _ in range(2)]
     assert ["Compiling" in remark for remark in remarks] == [True, False]

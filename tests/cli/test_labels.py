@@ -165,6 +165,16 @@ def test_classes_that_the_reference_does_not_have_are_counted_by_name(capsys):
     assert found["value"] == pytest.approx(is_wrong.mean())
 
 
+def test_labels_that_cannot_be_learned_from_change_nothing(capsys):
+    """More classes than a label can have: what was counted until that showed is taken back."""
+    odd = labels().with_row_index().with_columns(label=pl.concat_str(pl.lit("c"), "index")).drop("index")
+    odd = odd.with_columns(label=pl.when(pl.col("label") == "c0").then(pl.lit("yes")).otherwise("label"))
+    before = Path("model/predictions.sqlite").read_bytes()
+    assert main(["labels", "model", write(odd, "odd.csv")]) == 1
+    assert "more than 200" in capsys.readouterr().err
+    assert Path("model/predictions.sqlite").read_bytes() == before
+
+
 def test_rows_that_were_asked_for_count_with_their_probability(capsys):
     """A draw among rows that look wrong: of the few right ones, each stands for many."""
     predictions = pl.read_csv("predictions.csv")

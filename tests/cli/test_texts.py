@@ -22,7 +22,7 @@ import accous
 from accous import datasets
 from accous.cli import main
 from accous.exceptions import ParameterError
-from accous.parameters import did_you_mean
+from accous.text import did_you_mean
 from tests.cli.tables import fit_model, make_tables
 
 HERE = Path(__file__).parent

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accous.arrays import from_plain, to_plain
-from accous.diagnostics.alarm import Alarm, limit_of, losses_of, start_alarm
 from accous.diagnostics.metrics import decide, read_metric
 from accous.diagnostics.performance import ClassCalibration, NumberCalibration, Predictions, windows_of
+from accous.diagnostics.status import Alarm, limit_of, losses_of, start_alarm
 
 
 def follow(alarm, rates, batch, rng, weight=None):

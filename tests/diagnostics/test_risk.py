@@ -14,8 +14,7 @@ from hypothesis.extra.numpy import arrays
 from accous.core.regression import leave_one_out_predictions, make_ridge_problem, solve_ridge
 from accous.diagnostics.conformal import conformal_intervals, conformal_sets
 from accous.diagnostics.evidence import Look, Residuals, measure_evidence
-from accous.diagnostics.losses import SQUARED, loss_difference, loss_interval, weighted_loss
-from accous.diagnostics.scales import LossScale
+from accous.diagnostics.losses import SQUARED, LossScale, loss_difference, loss_interval, weighted_loss
 from accous.streams import ConstantShift, GaussianRegressionStream
 from accous.threads import one_blas_thread
 

@@ -306,7 +306,7 @@ def _forge_packed(value: Any, random: Random) -> bytes:
 
 
 def forge_idempotency(random: Random) -> bytes:
-    store = ["log", [["key", [b"digest", 200, b"{}"]]], [["row", "yes", 3]]]
+    store = ["log", [["key", [b"digest", 200, b"{}"]]]]
     body = _forge_packed(store, random)
     return service_log._STORE_MAGIC + hashlib.sha256(body).digest() + body
 

@@ -187,7 +187,9 @@ def _parquet(grid: Grid, random: Random) -> bytes:
 def _typed(texts: pl.Series, random: Random) -> pl.Series:
     numbers = texts.replace("", None).cast(pl.Float64, strict=False)
     if texts.len() and numbers.null_count() <= texts.len() // 4:
-        return numbers.cast(random.choice([pl.Float64, pl.Float64, pl.Float32]))
+        chosen = random.choice([pl.Float64, pl.Float64, pl.Float32])
+        # Ids have more digits than the short type holds.
+        return numbers.cast(chosen if (numbers.abs() < 1e9).all() else pl.Float64)
     dates = texts.str.to_date("%Y-%m-%d", strict=False)
     if texts.len() and dates.null_count() == 0 and random.random() < 0.7:
         return dates.cast(random.choice([pl.Date, pl.Datetime("us"), pl.Datetime("ns"), pl.Datetime("ms", "UTC")]))

@@ -407,3 +407,15 @@ UNSHARED = {
 def test_models_that_keys_cannot_share(make, message):
     with pytest.raises(ParameterError, match=message):
         KeyedAdapter(make())
+
+
+def test_keys_of_a_model_on_clipped_numbers_predict_as_it_does_and_far_rows_count_as_outside():
+    X, y = labelled(300, 0)
+    model = AdaptiveClassifier("linear").fit(X, y)
+    far = drifting(200, 3, 2.0) * [1.0, 1.0, 1.0, 40.0]
+    adapter = KeyedAdapter(model, round_size=10)
+    state, predictions, _ = adapter.step(None, far)
+    (reading,) = adapter.readings({"a": state})
+    assert np.array_equal(predictions.classes, np.concatenate([model.step(each) for each in np.split(far, 20)]))
+    assert reading.is_adapted
+    assert "few_inside" in [each["code"] for each in reading.reasons]

@@ -157,8 +157,8 @@ def test_the_order_in_which_labels_come_does_not_matter_to_the_refit(sizes, rand
     for order in (parts, shuffled):
         model = make_model(n_reference=200)
         for rows in order:
-            model.keep_labels(X[rows], y[rows], position=10 * rows, ids=rows, now=5_000)
-        model.learn_from_kept(5_000)
+            model.keep_labels(X[rows], y[rows], position=10 * rows, ids=rows)
+        model.learn_from_kept()
         found.append(model.predict_proba(X))
     assert np.array_equal(*found)
 
@@ -169,13 +169,13 @@ def test_labels_taken_back_were_never_learned(taken):
     X, y = make_rows(100, 3, -1.0)
     rows, back = np.arange(100), np.array(sorted(taken))
     model, twin = make_model(n_reference=200), make_model(n_reference=200)
-    model.keep_labels(X, y, position=rows, ids=rows, now=100)
-    model.learn_from_kept(100)
+    model.keep_labels(X, y, position=rows, ids=rows)
+    model.learn_from_kept()
     rest = np.setdiff1d(rows, back)
-    twin.keep_labels(X[rest], y[rest], position=rest, ids=rest, now=100)
-    if model.forget_labels_of(back, 100):
-        model.learn_from_kept(100)
-        twin.learn_from_kept(100)
+    twin.keep_labels(X[rest], y[rest], position=rest, ids=rest)
+    if model.forget_labels_of(back):
+        model.learn_from_kept()
+        twin.learn_from_kept()
     assert np.array_equal(model.predict_proba(X), twin.predict_proba(X))
 
 
@@ -189,9 +189,9 @@ def test_the_oldest_labels_leave():
 
 
 def test_weights_fade_with_the_stream():
-    reference, labels = fading_weights(np.array([0, 2_000]), 2_000)
+    reference, labels = fading_weights(np.array([0, 2_000]))
     assert (reference, labels.tolist()) == (0.5, [2.0 * 0.5**0.25, 2.0])
-    assert fading_weights(np.array([0]), 10**9) == (0.1, 0.0)
+    assert fading_weights(np.array([0, 10**9]))[1][0] == 0.0
 
 
 # --- `ask` ------------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """How good a model says it is: held-out rows, estimates, states on simulated streams, labels and the alarm."""
 
 import json
-from copy import copy
+import pickle
+from copy import copy, deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -80,11 +81,37 @@ def test_the_value_at_fit_is_that_of_held_out_rows(fitted):
     assert fitted.performance("f1").at_fit == pytest.approx(f1_score(true, held.predicted))
 
 
-def test_before_the_first_row_the_value_is_that_at_fit_or_near(model):
-    now = model.performance()
-    assert now.basis == "expected"
-    assert now.value == pytest.approx(now.at_fit, abs=0.02)
-    assert now.low < now.value < now.high
+def test_before_the_first_row_nothing_is_said_but_the_value_at_fit(model):
+    found = model.snapshot().to_json(["roc_auc"], by="x0")
+    json.dumps(found, allow_nan=False)
+    assert (found["state"], found["alarm"], found["value"], found["low"], found["segments"]) == (
+        None,
+        False,
+        None,
+        None,
+        [],
+    )
+    assert [each["text"] for each in found["reasons"]] == ["No rows yet."]
+    assert found["advice"]["command"] == "accous adapt MODEL STREAM"
+    assert 0.0 < found["at_fit"] < 0.5
+    assert found["metrics"]["roc_auc"]["value"] is None
+    model.adapt(draw(5, 5)[0])
+    assert model.snapshot().to_json()["state"] is not None
+
+
+def test_functions_are_told_of_changes_once_and_not_kept(model, caplog):
+    told, others = [], []
+    model.on_status(lambda _: 1 / 0).on_status(told.append).on_status(others.append)
+    play(model, 40)
+    assert [each.state for each in told] == ["healthy"]
+    assert "failed" in caplog.text
+    X, y = draw(7, 300)
+    model.adapt(X).observe(X, 1 - y, probability=1.0, learn=False)
+    assert [(each.state, each.alarm) for each in told][1:] == [("degraded", True)]
+    assert told == others
+    for other in (copy(model), deepcopy(model), pickle.loads(pickle.dumps(model))):
+        other.adapt(X).observe(X, y, probability=1.0, learn=False)
+    assert len(told) == 2
 
 
 def test_all_labels_of_recent_rows_give_their_error(model):
@@ -282,7 +309,7 @@ def test_impossible_probabilities_are_refused(model, probability):
 
 
 def test_a_tiny_reference_says_that_nothing_is_known():
-    model = AdaptiveClassifier().fit([[0.0], [1.0], [2.0]], [0, 1, 1])
+    model = AdaptiveClassifier().fit([[0.0], [1.0], [2.0]], [0, 1, 1]).adapt([[0.0]])
     assert np.isnan(model.performance().value)
     assert (model.status_.state, model.status_.reasons[0].code) == ("uncertain", "not_defined")
     assert json.dumps(model.snapshot().to_json(), allow_nan=False)

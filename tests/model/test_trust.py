@@ -59,10 +59,10 @@ def test_every_model_tells(parameters, n_rounds):
     model = model_of(n_rounds, **parameters)
     status, now, area, drift, sets = read_diagnostics(model)
     # Without an order in time and without labels, nothing is healthy.
-    assert status.state in ("uncertain", "degraded")
-    assert status.advice.n >= 50
+    assert status.state in (("uncertain", "degraded") if n_rounds else (None,))
+    assert status.advice.n >= 50 * bool(n_rounds)
     for one in (now, area):
-        assert 0.0 <= one.low <= one.value <= one.high <= 1.0
+        assert 0.0 <= one.low <= one.value <= one.high <= 1.0 if n_rounds else np.isnan(one.value)
         assert (one.basis, one.n_labels) == ("expected", 0)
     assert all(isinstance(event, DriftEvent) for event in drift.events)
     assert sum(column.share for column in drift.columns) == pytest.approx(1.0) or not drift.columns

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from accous import AdaptiveClassifier
-from accous.report.words import ReportSource
+from accous.report.figures import ReportSource
 from accous.table.history import History
 
 NAMES = ["age", "<b>income</b>", "</script>", "[[figures]]"]

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 import accous
+from accous.report.figures import report_source
 from accous.report.page import render_page
-from accous.report.words import report_source
 from tests.cli.tables import fit_model
 from tests.report.subjects import follow
 

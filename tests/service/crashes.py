@@ -57,8 +57,8 @@ class Client:
         raise AssertionError(f"{key} was never acknowledged")
 
     def _next(self, name: str) -> tuple[str, dict[str, Any]]:
-        """Steps with ids, labels by these, batches to learn from, steps with keys, labels by these: in turns."""
-        turn, start = len(self.sent) % 5, (7 * self.number + 3 * len(self.sent)) % (len(self.rows) - 3)
+        """In turns: steps with ids, labels by these, batches, steps with keys, labels by these, and questions."""
+        turn, start = len(self.sent) % 6, (7 * self.number + 3 * len(self.sent)) % (len(self.rows) - 3)
         rows = self.rows[start : start + 1 + len(self.sent) % 3]
         label = "yes" if len(self.sent) % 2 else "no"
         if turn == 1:
@@ -70,6 +70,8 @@ class Client:
         if turn == 4:
             before = self.sent[f"c{self.number}-{len(self.sent) - 1}"][1]["rows"]
             return "/v1/labels", {"labels": [{"key": row["order"], "label": label, "row": row} for row in before]}
+        if turn == 5:
+            return "/v1/ask", {"n": 1 + len(self.sent) % 3}
         return "/v1/adapt" if turn == 2 else "/v1/step", {"rows": rows}
 
 

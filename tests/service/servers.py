@@ -32,6 +32,7 @@ STATE: dict[str, Any] = {
     "rows": 90,
     "drift": {"columns": [], "events": [], "outside": 0.25},
     "effective_rows": 10.0,
+    "learned_labels": 40,
     "last_drift_round": 4,
 }
 """What a model of ours may say, as far as metrics read it."""
@@ -163,10 +164,10 @@ def metric(server: Server | httpx.Client, name: str) -> float:
     return next(float(line.split()[-1]) for line in lines if line.startswith(f"{name} "))
 
 
-def content_of(folder: Path) -> tuple[bytes, ...]:
+def content_of(folder: Path, *left_out: str) -> tuple[bytes, ...]:
     """Everything that a saved model knows, but for its place in the log and how it was saved, as bytes."""
     model, attached, progress = load_with(folder)
-    return content_of_model(model, attached, {**progress, "log_position": None})
+    return content_of_model(model, attached, {**progress, "log_position": None, **dict.fromkeys(left_out)})
 
 
 def content_of_model(model: Any, attached: Any, progress: Any) -> tuple[bytes, ...]:
@@ -201,4 +202,4 @@ def played_alone(
     for rows in batches:
         alone.step(pl.DataFrame(rows, infer_schema_length=None))
     save_table_model(alone, folder)
-    return alone, content_of(folder)
+    return alone, content_of(folder, "stored")

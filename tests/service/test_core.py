@@ -74,7 +74,7 @@ def test_steps_are_those_of_the_command_line_bit_for_bit(forks, mixed, tmp_path)
         server.wait_for_rounds(len(batches))
     assert server.process.returncode == 0
     alone, content = played_alone(mixed.folder, tmp_path / "alone", batches)
-    assert content_of(folder) == content
+    assert content_of(folder, "stored") == content
     assert [answer["round"] for answer in answers] == list(range(1, 21))
     again = load_table_model(mixed.folder)
     expected = [again.step(pl.DataFrame(rows, infer_schema_length=None))["prediction"].to_list() for rows in batches]
@@ -90,7 +90,7 @@ def test_adapt_learns_what_step_learns(forks, numbers, tmp_path):
             for start in range(0, 20, 2):
                 answer = server.post(path, {"rows": numbers.rows[start : start + 2]})
                 assert answer.json()["round"] == start // 2 + 1
-        contents.append(content_of(folder))
+        contents.append(content_of(folder, "stored"))
     assert contents[0] == contents[1]
 
 
@@ -112,6 +112,7 @@ def test_the_state_is_what_the_model_says_of_itself(forks, model, numbers):
         "as_of_round": 20,
         "last_drift_round": 0,
         "labelled_rows": 0,
+        "learned_labels": 0,
         "findings": [],
     }
 
@@ -277,7 +278,10 @@ def test_the_page_claims_nothing_while_it_loads_and_nothing_of_rows_that_have_no
     with serving(forks, model) as server:
         loading = server.client.get("/").text
         view = server.client.get("/page/view").json()
-        at_fit = server.client.get("/v1/state").json()["at_fit"]
+        state, metrics = server.client.get("/v1/state").json(), server.client.get("/metrics").text
+    at_fit = state["at_fit"]
+    assert (state["state"], state["reasons"]) == (None, [])
+    assert "accous_state{" not in metrics
     assert '<div id="shown" hidden>' in loading
     assert not re.search("healthy|degraded|uncertain|%", loading)
     assert {name: view[name] for name in ("state", "tone", "headline", "notes", "alarm", "reasons", "advice")} == {

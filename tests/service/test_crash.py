@@ -9,7 +9,6 @@ import socket
 import struct
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from accous.service.bodies import BatchReader, Limits
@@ -22,10 +21,12 @@ from tests.service.crashes import crash
 from tests.service.servers import content_of, metric, serving
 from tests.waiting import PATIENCE, wait_for
 
+LATER = ("/v1/ask", "/v1/labels")
 
-def place_of(path: str, answer: dict) -> tuple[int, bool, int]:
-    """Where a request comes in the order in which all were carried out: labels were counted after a round."""
-    return answer["round"], path == "/v1/labels", answer.get("labelled_rows", 0)
+
+def place_of(path: str, answer: dict) -> tuple[int, int, int]:
+    """Where a request comes in the order in which all were carried out; questions have several possible places."""
+    return answer["round"], LATER.index(path) if path in LATER else -1, answer.get("labelled_rows", 0)
 
 
 class Alone:
@@ -33,23 +34,24 @@ class Alone:
 
     def __init__(self, fitted: Fitted, folder: Path) -> None:
         self.folder = fitted.copy(folder)
-        self.table_model, self._idempotency = load_table_model(folder), Idempotency()
-        reader, store = BatchReader(self.table_model, Limits()), open_store(self.table_model, folder)
-        self._executor = Executor(self.table_model, reader, self._idempotency, store)
+        self.table_model, self.n_records = load_table_model(folder), 0
+        reader, self.store = BatchReader(self.table_model, Limits()), open_store(self.table_model, folder)
+        self.executor = Executor(self.table_model, reader, Idempotency(), self.store)
 
     def run(self, path: str, content: dict) -> dict:
-        """Play a round, or count labels; return what the service must have answered."""
-        if path == "/v1/labels":
-            record = Record("labels", "application/json", json.dumps(content).encode())
-            return json.loads(self._executor.carry_out(0, record, self._executor.parse(record)).body)
-        frame = self.table_model.step(pl.DataFrame(content["rows"]))
-        number, predictions = self.table_model.model.n_rounds_, frame["prediction"].to_list()
-        if "key" in content:
-            self._idempotency.keep_predictions([row["order"] for row in content["rows"]], predictions, number)
-        return {"round": number, "rows": frame.height} if path == "/v1/adapt" else {"predictions": predictions}
+        """Carry a request out; return what the service must have answered."""
+        record = Record(path.rpartition("/")[2], "application/json", json.dumps(content).encode())
+        self.n_records += 1
+        return json.loads(self.executor.carry_out(self.n_records, record, self.executor.parse(record)).body)
+
+    def n_free(self) -> int:
+        """Return how many rows can be asked about."""
+        self.executor.store_predictions()
+        return self.store.served_since(self.store.position.asked_id).height
 
     def content(self) -> tuple[bytes, ...]:
         # As the service does at its end, which reads the error after the last round.
+        self.executor.store_predictions()
         save_table_model(self.table_model, self.folder)
         return content_of(self.folder)
 
@@ -60,13 +62,30 @@ def check(clients, numbers, folder, alone_folder) -> None:
     answers = {key: answer for client in clients for key, answer in client.acknowledged.items()}
     assert answers.keys() == sent.keys()
     in_order = sorted(answers, key=lambda key: place_of(sent[key][0], answers[key]))
-    alone = Alone(numbers, alone_folder)
+    alone, questions = Alone(numbers, alone_folder), []
+
+    def run(key: str) -> None:
+        assert alone.run(*sent[key]) == answers[key], key
+
+    def ask() -> None:
+        """Labels and questions of a round come in an order that shows in the number of rows to choose from."""
+        while possible := [key for key in questions if answers[key]["rows"] == alone.n_free()]:
+            questions.remove(possible[0])
+            run(possible[0])
+
     for key in in_order:
-        expected = alone.run(*sent[key])
-        assert {name: answers[key][name] for name in expected} == expected, key
-    rounds = [answers[key]["round"] for key in in_order if sent[key][0] != "/v1/labels"]
+        if sent[key][0] == "/v1/ask":
+            questions.append(key)
+            continue
+        ask()
+        assert sent[key][0] == "/v1/labels" or not questions, questions
+        run(key)
+        ask()
+    ask()
+    assert not questions
+    rounds = [answers[key]["round"] for key in in_order if sent[key][0] not in LATER]
     assert rounds == list(range(1, len(rounds) + 1))
-    assert {path for path, _ in sent.values()} == {"/v1/step", "/v1/adapt", "/v1/labels"}
+    assert {path for path, _ in sent.values()} == {"/v1/step", "/v1/adapt", *LATER}
     assert content_of(folder) == alone.content()
     assert rows_of_store(folder) == rows_of_store(alone_folder)
 

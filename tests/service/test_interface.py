@@ -33,7 +33,7 @@ def test_every_example_works(server, interface):
                 n_tried += 1
             if method == "get" and path != "/v1/events":
                 assert server.client.get(path).status_code == 200, path
-    assert n_tried == 12
+    assert n_tried == 13
 
 
 def fetched(server, examples) -> bytes:

@@ -43,3 +43,5 @@ def test_what_is_not_known_is_not_exported_and_a_basis_does_not_outlive_its_read
     of_metric = {name for name in found if name[0].startswith("accous_metric_")}
     assert of_metric == {(f"accous_metric_{name}", "error", "expected") for name in ("value", "at_fit")}
     assert math.isnan(found["accous_last_drift_round",])
+    metrics.take_state(STATE | {"state": None})
+    assert not any(name[0] == "accous_state" for name in samples(metrics))

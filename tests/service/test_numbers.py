@@ -42,4 +42,4 @@ def test_numbers_have_intervals_and_late_labels(forks, tmp_path):
                     if kind == "application/json":
                         sent = server.client.request(method, path, json=body["example"])
                         assert sent.status_code == 200, (path, sent.text)
-    assert content_of(tmp_path / "model") != content
+    assert content_of(tmp_path / "model", "stored") != content

@@ -214,6 +214,7 @@ LATE = [*DAYS[:10], DAYS[12], DAYS[10], DAYS[11], *DAYS[13:]]
         ({"day": shuffled(DAYS)}, {}, "day"),  # the only one
         ({"day": [datetime.fromisoformat(day) for day in DAYS]}, {}, "day"),
         ({"day": shuffled(DAYS), "born": shuffled(DAYS, 1)}, {}, None),
+        ({"^day$": DAYS}, {}, "^day$"),  # a pattern to polars
         ({"day": ["2024-03-01"] * N_DAYS}, {}, None),
         ({"day": DAYS}, {"drop": ("day",)}, None),
         ({"day": DAYS}, {"categorical": ("day",)}, None),

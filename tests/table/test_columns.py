@@ -24,6 +24,7 @@ from accous.table.columns import (
     shown_lines,
     summarize,
 )
+from accous.table.rows import features_from_json, features_to_json
 
 N_ROWS = 200
 
@@ -89,6 +90,11 @@ def test_unknown_levels_share_the_feature_of_rare_ones_and_extreme_numbers_stay_
 def test_dates_without_their_cycle_in_the_reference_are_left_out():
     frame = pl.DataFrame({"x": texts(range(40)), "day": texts([f"2024-01-0{1 + row % 3}" for row in range(40)])})
     assert isinstance(ColumnEncoder.learn(frame, Choices()).plans[1], LeftOutColumn)
+
+
+def test_numbers_that_are_too_large_are_refused_before_anything_is_computed_with_them():
+    with pytest.raises(DataError, match="holds 1e\\+308, too large to compute with"):
+        ColumnEncoder.learn(pl.DataFrame({"age": [1e308] * 6 + [2.0]}), Choices())
 
 
 def test_what_the_user_decides_is_done():
@@ -329,3 +335,49 @@ def test_records_survive_json_and_old_plans_have_none() -> None:
     assert old.encode(frame).marks.hits.shape == (300, 0)
     dropped = ColumnEncoder.learn(frame, Choices(drop=("c",))).with_records(frame)
     assert "c" not in dropped.constants
+
+
+# --- what labelled rows add ---------------------------------------------------------------------------------------
+
+
+def test_labelled_rows_add_what_a_fit_on_them_would_read():
+    n = 40
+    frame = pl.DataFrame(
+        {
+            "kind": ["a", "b"] * (n // 2 - 1) + ["rare", "a"],
+            "x": np.linspace(0.0, 1.0, n),
+            "always": [3.0] * n,
+            "word": ["same"] * n,
+            "day": [f"2024-01-{1 + row % 20:02d}" for row in range(n)],
+        }
+    )
+    encoder = ColumnEncoder.learn(frame, Choices()).with_records(frame)
+    labelled = pl.DataFrame(
+        {
+            "kind": ["new"] * 10 + ["rare"] * 10 + ["once"] + ["a"] * 19,
+            "x": [None] * 8 + [0.5] * 32,
+            "always": ["3", "5"] * 20,
+            "word": ["same", "other"] * 20,
+            "day": [f"{2024 + row % 2}-03-01" for row in range(n)],
+        }
+    )
+    wide = encoder.with_extra(labelled)
+    names = [name for plan in wide.extra for name in plan.feature_names]
+    assert names == [
+        "kind = new",
+        "kind = rare",
+        "x = (missing)",
+        "day: sine of year",
+        "day: cosine of year",
+        "always",
+        "word = other",
+    ]
+    n_narrow = len(encoder.feature_names)
+    assert not wide.encode(frame.drop("day").with_columns(day=pl.lit(None, pl.String))).X[1:-2, n_narrow:].any()
+    found = wide.encode(labelled).X[:, n_narrow:]
+    assert found[:, [0, 1, 2, 6]].sum(axis=0).tolist() == [10, 10, 8, 20]
+    assert (found[::2, 5] == 0.0).all()
+    assert (found[1::2, 5] > 0.0).all()
+    assert np.array_equal(wide.encode(labelled.drop("always", "word")).X[:, n_narrow : n_narrow + 5], found[:, :5])
+    again = features_from_json(pl.Series(features_to_json(labelled, wide)), wide)
+    assert np.array_equal(again.X, wide.encode(labelled).X)

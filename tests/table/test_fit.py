@@ -115,6 +115,14 @@ def test_few_rows_and_wide_tables_have_the_linear_predictor_alone(monkeypatch):
     assert job_on(500, is_ordered=True, estimator="boosting").estimator == "boosting"
 
 
+@pytest.mark.parametrize(("n_rows", "options"), [(300, {}), (520, {"estimator": "linear"})])
+def test_the_linear_predictor_alone_reads_clipped_numbers_too(n_rows, options):
+    model = job_on(n_rows, is_ordered=False, **options).fit_and_save()
+    at_bound = np.quantile(pl.read_csv("reference.csv")["a"], [0.5, 0.999]).tolist()
+    far = [pl.DataFrame({"a": [at_bound[0], a], "b": [1.0, 1.0]}) for a in (at_bound[1], 1e9)]
+    assert len({model.predict(each)["p_1"][1] for each in far}) == 1
+
+
 def test_the_model_s_own_ratio_is_clipped_and_one_that_is_asked_for_is_not():
     own = job_on(520, is_ordered=False).fit_and_save().model
     assert np.isfinite(own.ratio_.bounds.high).all()
@@ -136,7 +144,7 @@ def test_each_name_has_a_predictor_of_each_kind(name, kind, is_kind):
 
 
 def test_linear_is_the_built_in_one_and_categories_reach_the_trees_as_categories():
-    assert make_estimator("linear", kind="regressor", seed=0, blocks=()) is None
+    assert make_estimator("linear", kind="regressor", seed=0, blocks=()) == "linear"
     boosting = make_estimator("boosting", kind="classifier", seed=0, blocks=BLOCKS).steps[-1][1]
     assert boosting.categorical_features == [0]
 

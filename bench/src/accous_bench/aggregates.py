@@ -19,9 +19,9 @@ from accous.exceptions import DataError
 from accous_bench.problems import STUDIED
 
 __all__ = [
-    "MEASURES", "Aggregates", "CellKey", "Curve", "Outcome", "WeightMap", "aggregate_rows", "cell_key",
-    "curves_from_rows", "latest_outcomes", "merge", "outcome_from_row", "read_aggregates", "switching_period",
-    "weight_maps_from_rows", "write_aggregates",
+    "MEASURES", "Aggregates", "CellKey", "Curve", "Outcome", "aggregate_rows", "cell_key", "curves_from_rows",
+    "latest_outcomes", "learner_weights_from_rows", "merge", "outcome_from_row", "read_aggregates",
+    "switching_period", "write_aggregates",
 ]  # fmt: skip
 
 # Number of digits to keep, so that a report from rows and one from a file of aggregates are the same.
@@ -166,7 +166,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Curve:
-    """Errors of one contender over time, averaged over seeds.
+    """What a figure shows of one contender over time, averaged over seeds.
 
     Attributes
     ----------
@@ -177,8 +177,10 @@ class Curve:
         Number of rounds between two switches, if the shift has switches.
     rounds : list of int
         The last round of each block that was averaged over.
-    series : dict of str to list of (float or None)
-        ``error``, ``risk`` and ``estimator_loss``, if they are kept.
+    series : dict of str to list
+        ``error``, ``risk`` and ``estimator_loss``, if they are kept: a number or None for each block. Or ``weight`` of
+        an ensemble's learners, a list for each block, with the ``length`` of their intervals, ascending, and their
+        ``mean_weight``, each over the rounds in which it has a learner.
     """
 
     key: CellKey
@@ -187,7 +189,7 @@ class Curve:
     n_seeds: int
     period: int | None
     rounds: list[int]
-    series: dict[str, list[float | None]]
+    series: dict[str, list[Any]]
 
     @property
     def place(self) -> tuple[CellKey, str, int]:
@@ -206,62 +208,10 @@ class Curve:
     @classmethod
     def from_record(cls, record: Row) -> Curve:
         """From a JSON file."""
-        series = {name: record[name] for name in _SERIES if name in record}
-        names = (record["contender"], record["n_rounds"], record["n_seeds"], record["period"], record["round"])
-        return cls(cell_key(record), *names, series)
-
-
-@dataclass(frozen=True)
-class WeightMap:
-    """Weights of an ensemble's learners by the length of their interval, over time, averaged over seeds.
-
-    Attributes
-    ----------
-    key : CellKey
-    contender : str
-    n_rounds, n_seeds : int
-    period : int or None
-    rounds : list of int
-        Last round of each block.
-    lengths : list of int
-        Ascending.
-    weights : list of list of float
-        One list per round, with one entry per length.
-    mean_weights : list of float
-        Mean weight of each length, over the rounds in which it has a learner.
-    """
-
-    key: CellKey
-    contender: str
-    n_rounds: int
-    n_seeds: int
-    period: int | None
-    rounds: list[int]
-    lengths: list[int]
-    weights: list[list[float]]
-    mean_weights: list[float]
-
-    @property
-    def place(self) -> tuple[CellKey, str, int]:
-        """The fields that identify the map."""
-        return self.key, self.contender, self.n_rounds
-
-    def as_record(self) -> dict[str, Any]:
-        """For a JSON file."""
-        names = {"contender": self.contender, "n_rounds": self.n_rounds, "n_seeds": self.n_seeds, "period": self.period}
-        weights = {
-            "round": self.rounds,
-            "length": self.lengths,
-            "weight": self.weights,
-            "mean_weight": self.mean_weights,
-        }
-        return self.key._asdict() | names | weights
-
-    @classmethod
-    def from_record(cls, record: Row) -> WeightMap:
-        """From a JSON file."""
-        names = (record["contender"], record["n_rounds"], record["n_seeds"], record["period"], record["round"])
-        return cls(cell_key(record), *names, record["length"], record["weight"], record["mean_weight"])
+        names = ("contender", "n_rounds", "n_seeds", "period", "round")
+        series = {name: values for name, values in record.items() if name not in (*names, *CellKey._fields)}
+        contender, n_rounds, n_seeds, period, rounds = (record[name] for name in names)
+        return cls(cell_key(record), contender, n_rounds, n_seeds, period, rounds, series)
 
 
 def switching_period(row: Row) -> int | None:
@@ -304,12 +254,12 @@ def _is_fine_enough(rounds: FloatArray, period: int | None) -> bool:
     return period is not None and len(rounds) * period >= _LEAST_POINTS_A_STRETCH * rounds[-1]
 
 
-def weight_maps_from_rows(rows: Iterable[Row]) -> list[WeightMap]:
+def learner_weights_from_rows(rows: Iterable[Row]) -> list[Curve]:
     """Keep the weights of the learners if they were recorded."""
     return [_mean_weights(group) for group in _groups(rows, "learner_weights").values()]
 
 
-def _mean_weights(rows: list[Row]) -> WeightMap:
+def _mean_weights(rows: list[Row]) -> Curve:
     first, rounds, rows = _with_common_rounds(rows, "learner_weights")
     lengths = sorted({length for row in rows for length in row["learner_weights"]["length"]})
     weights = np.zeros((len(rounds), len(lengths)))
@@ -320,17 +270,13 @@ def _mean_weights(rows: list[Row]) -> WeightMap:
     means = [_mean_or_zero(weights[rounds >= length, column]) for column, length in enumerate(lengths)]
     ends = _block_ends(len(rounds), _WEIGHT_POINTS)
     thinned = np.add.reduceat(weights, np.r_[0, ends[:-1]]) / np.diff(np.r_[0, ends])[:, None]
-    return WeightMap(
-        key=cell_key(first),
-        contender=str(first["contender"]),
-        n_rounds=int(first["n_rounds"]),
-        n_seeds=len(rows),
-        period=switching_period(first),
-        rounds=[int(rounds[end - 1]) for end in ends],
-        lengths=[int(length) for length in lengths],
-        weights=[[round(float(weight), 3) for weight in row] for row in thinned],
-        mean_weights=[round(mean, 4) for mean in means],
-    )
+    series: dict[str, list[Any]] = {
+        "length": [int(length) for length in lengths],
+        "weight": [[round(float(weight), 3) for weight in row] for row in thinned],
+        "mean_weight": [round(mean, 4) for mean in means],
+    }
+    names = (str(first["contender"]), int(first["n_rounds"]), len(rows), switching_period(first))
+    return Curve(cell_key(first), *names, [int(rounds[end - 1]) for end in ends], series)
 
 
 def _mean_or_zero(values: FloatArray) -> float:
@@ -401,7 +347,7 @@ class Aggregates:
     outcomes : list of Outcome
     curves : list of Curve
         Errors over time, averaged over seeds, if a figure shows them.
-    weight_maps : list of WeightMap
+    learner_weights : list of Curve
         Weights of the learners over time, averaged over seeds.
     provenance : dict
         ``specs``, ``versions``, ``commits``, ``machines`` and ``settings``, with all values found; ``first``
@@ -411,7 +357,7 @@ class Aggregates:
 
     outcomes: list[Outcome]
     curves: list[Curve] = field(default_factory=list)
-    weight_maps: list[WeightMap] = field(default_factory=list)
+    learner_weights: list[Curve] = field(default_factory=list)
     provenance: dict[str, Any] = field(default_factory=dict)
 
 
@@ -434,8 +380,8 @@ def aggregate_rows(rows: Iterable[Mapping[str, Any]]) -> Aggregates:
     return Aggregates(
         outcomes=outcomes,
         curves=curves_from_rows(done),
-        weight_maps=weight_maps_from_rows(done),
-        provenance=_provenance(rows) | {"superseded": n_superseded},
+        learner_weights=learner_weights_from_rows(done),
+        provenance=_merged([_provenance(row) for row in rows]) | {"superseded": n_superseded},
     )
 
 
@@ -443,12 +389,12 @@ def merge(parts: Iterable[Aggregates]) -> Aggregates:
     """Combine aggregates; if a run or curve occurs twice, the later one is kept."""
     parts = list(parts)
     curves = {curve.place: curve for part in parts for curve in part.curves}
-    weight_maps = {weight_map.place: weight_map for part in parts for weight_map in part.weight_maps}
+    learner_weights = {curve.place: curve for part in parts for curve in part.learner_weights}
     return Aggregates(
         outcomes=latest_outcomes(outcome for part in parts for outcome in part.outcomes),
         curves=list(curves.values()),
-        weight_maps=list(weight_maps.values()),
-        provenance=_merged_provenance([part.provenance for part in parts]),
+        learner_weights=list(learner_weights.values()),
+        provenance=_merged([part.provenance for part in parts]),
     )
 
 
@@ -458,31 +404,18 @@ def _with_reference_size(rows: list[Mapping[str, Any]]) -> list[Mapping[str, Any
     return [row if row.get("n_reference") else {**row, "n_reference": sizes.get(row.get("dataset"))} for row in rows]
 
 
-def _provenance(rows: list[Mapping[str, Any]]) -> dict[str, Any]:
-    versions: dict[str, list[str]] = {}
-    for row in rows:
-        for name, version in (row.get("versions") or {}).items():
-            versions.setdefault(name, []).append(str(version))
-    dates = sorted(str(row["finished"]) for row in rows if row.get("finished"))
+def _provenance(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return where one run comes from; the seed, which differs between runs, is not part of the settings."""
+    described = (row.get("settings") or {}).get("contender")
     return {
-        "specs": _distinct(row.get("spec") for row in rows),
-        "versions": {name: _distinct(values) for name, values in sorted(versions.items())},
-        "commits": _distinct(row.get("commit") for row in rows),
-        "machines": _distinct(row.get("machine") for row in rows),
-        "first": dates[0] if dates else None,
-        "last": dates[-1] if dates else None,
-        "settings": _contender_settings(rows),
+        "specs": [row.get("spec")],
+        "versions": {name: [version] for name, version in sorted((row.get("versions") or {}).items())},
+        "commits": [row.get("commit")],
+        "machines": [row.get("machine")],
+        "first": row.get("finished"),
+        "last": row.get("finished"),
+        "settings": {str(row["contender"]): [_without_seed(described, row.get("seed"))]} if described else {},
     }
-
-
-def _contender_settings(rows: list[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Return the settings of each contender, without its seed, which differs between runs."""
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        described = (row.get("settings") or {}).get("contender")
-        if described:
-            found.setdefault(str(row["contender"]), []).append(_without_seed(described, row.get("seed")))
-    return {name: _distinct(values)[:3] for name, values in found.items()}
 
 
 def _without_seed(described: Any, seed: Any) -> str:
@@ -499,21 +432,25 @@ def _distinct(values: Iterable[Any]) -> list[str]:
     return list(dict.fromkeys(str(value) for value in values if value))
 
 
-def _merged_provenance(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    firsts = sorted(part["first"] for part in parts if part.get("first"))
-    lasts = sorted(part["last"] for part in parts if part.get("last"))
-    merged: dict[str, Any] = {
-        name: _distinct(value for part in parts for value in part.get(name, []))
-        for name in ("specs", "commits", "machines")
-    }
-    for name in ("versions", "settings"):
-        places = dict.fromkeys(place for part in parts for place in part.get(name, {}))
-        merged[name] = {
-            place: _distinct(value for part in parts for value in part.get(name, {}).get(place, [])) for place in places
-        }
-    merged["first"], merged["last"] = (firsts[0] if firsts else None), (lasts[-1] if lasts else None)
+def _merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return every value once, of the settings of a contender three at most."""
+    merged: dict[str, Any] = {"specs": _distinct(value for part in parts for value in part.get("specs", []))}
+    merged["versions"] = _distinct_by_name(parts, "versions")
+    for name in ("commits", "machines"):
+        merged[name] = _distinct(value for part in parts for value in part.get(name, []))
+    merged["first"] = min((part["first"] for part in parts if part.get("first")), default=None)
+    merged["last"] = max((part["last"] for part in parts if part.get("last")), default=None)
+    merged["settings"] = {name: values[:3] for name, values in _distinct_by_name(parts, "settings").items()}
     merged["superseded"] = sum(part.get("superseded", 0) for part in parts)
     return merged
+
+
+def _distinct_by_name(parts: list[dict[str, Any]], field: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for part in parts:
+        for name, values in part.get(field, {}).items():
+            found[name] = _distinct([*found.get(name, []), *values])
+    return found
 
 
 def write_aggregates(aggregates: Aggregates, path: Path) -> None:
@@ -527,7 +464,7 @@ def write_aggregates(aggregates: Aggregates, path: Path) -> None:
         "provenance": aggregates.provenance,
         "cells": cells,
         "curves": [curve.as_record() for curve in aggregates.curves],
-        "learner_weights": [weight_map.as_record() for weight_map in aggregates.weight_maps],
+        "learner_weights": [curve.as_record() for curve in aggregates.learner_weights],
     }
     path.write_text(_compact_json(parts) + "\n", encoding="utf-8")
 
@@ -598,7 +535,7 @@ def read_aggregates(path: Path) -> Aggregates:
         return Aggregates(
             outcomes=[outcome for cell in parts["cells"] for outcome in _cell_outcomes(cell)],
             curves=[Curve.from_record(record) for record in parts["curves"]],
-            weight_maps=[WeightMap.from_record(record) for record in parts["learner_weights"]],
+            learner_weights=[Curve.from_record(record) for record in parts["learner_weights"]],
             provenance=parts["provenance"],
         )
     except (AttributeError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accous.exceptions import MissingExtraError, ParameterError
+from accous.exceptions import ParameterError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from accous_bench.grid import Run
-    from accous_bench.spec import Spec
 
 __all__ = ["EXAMPLES", "bench", "report"]
 
@@ -23,22 +23,16 @@ _SECONDS_BETWEEN_LINES = 20.0
 
 
 class _Progress:
-    """A bar with the time left on a terminal; in a log file, a line now and then."""
+    """Counts finished runs, and says so now and then."""
 
     def __init__(self, n_runs: int, console: Console) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._console, self._last_word = console, time.monotonic()
+        self._console, self._n_runs, self._last_word = console, n_runs, time.monotonic()
         self.n_finished = self._n_failed = 0
-        columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("left"))
-        self.bar = Progress(*columns, console=console, disable=console.quiet or not console.is_terminal)
-        self._task, self._n_runs = self.bar.add_task("runs", total=n_runs), n_runs
 
     def note(self, row: dict[str, Any]) -> None:
         self.n_finished += 1
         self._n_failed += row["status"] == "failed"
-        self.bar.advance(self._task)
-        if self.bar.disable and time.monotonic() - self._last_word > _SECONDS_BETWEEN_LINES:
+        if time.monotonic() - self._last_word > _SECONDS_BETWEEN_LINES:
             failures = f", {self._n_failed} failed" if self._n_failed else ""
             self._console.print(f"{self.n_finished} of {self._n_runs} runs finished{failures}")
             self._last_word = time.monotonic()
@@ -59,7 +53,7 @@ _Inputs = Annotated[
 _ReportFolder = Annotated[
     Path, typer.Option("--output", "-o", help="Folder for the report; created if it does not exist.")
 ]
-_HasFigures = Annotated[bool, typer.Option("--figures/--no-figures", help="Draw figures (needs matplotlib).")]
+_HasFigures = Annotated[bool, typer.Option("--figures/--no-figures", help="Draw figures.")]
 _ErrorsOnly = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 
 
@@ -83,8 +77,6 @@ def report(
         for path in written.files:
             if path.suffix != ".png":
                 typer.echo(f"  {path}")
-    if written.missing_figures:
-        raise MissingExtraError(f"The tables are in {output}, but there are no figures. {written.missing_figures}")
     return 0
 
 
@@ -193,9 +185,12 @@ def run(
     from accous.checkpoint.files import exclusive_lock
     from accous_bench.spec import find_spec, prepare, read_spec
 
-    chosen = _texts(contenders=contenders, datasets=datasets, shifts=shifts)
-    chosen |= _numbers(batch_sizes=batch_sizes, seeds=seeds)
-    wanted = _with_protocol(_with_rounds(read_spec(find_spec(spec)).only(**chosen), rounds), protocol)
+    chosen = _entries(str, contenders=contenders, datasets=datasets, shifts=shifts)
+    chosen |= _entries(int, batch_sizes=batch_sizes, seeds=seeds)
+    wanted = read_spec(find_spec(spec)).only(**chosen)
+    wanted = replace(
+        wanted, rounds=wanted.rounds if rounds is None else (rounds,), protocol=protocol or wanted.protocol
+    )
     folder = output or Path("results") / wanted.name
     remarks = Console(stderr=True, quiet=quiet, highlight=False)
     prepare(wanted, tell=lambda remark: remarks.print(remark, soft_wrap=True))
@@ -211,8 +206,7 @@ def _play(runs: list[Run], file: Path, jobs: int, remarks: Console, *, as_json: 
     remarks.print(f"{len(left)} of {len(runs)} runs to do, results in {file}", soft_wrap=True)
     progress = _Progress(len(left), remarks)
     try:
-        with progress.bar:
-            play_grid(left, file, n_jobs=jobs, on_row=progress.note)
+        play_grid(left, file, n_jobs=jobs, on_row=progress.note)
     except KeyboardInterrupt:
         remarks.print(
             f"Stopped: {progress.n_finished} of {len(left)} runs are finished and kept. Run it again to continue."
@@ -235,44 +229,14 @@ def _play(runs: list[Run], file: Path, jobs: int, remarks: Console, *, as_json: 
     return 0
 
 
-def _with_rounds(spec: Spec, rounds: int | None) -> Spec:
-    from dataclasses import replace
-
-    if rounds is None:
-        return spec
-    if rounds < 1:
-        raise ParameterError(f"--rounds must be at least 1, got {rounds}.")
-    return replace(spec, rounds=(rounds,))
-
-
-def _with_protocol(spec: Spec, protocol: str | None) -> Spec:
-    from dataclasses import replace
-
-    from accous.parameters import did_you_mean
-    from accous_bench.contenders import PROTOCOLS
-
-    if protocol is None:
-        return spec
-    if protocol not in PROTOCOLS:
-        meant = did_you_mean(protocol, PROTOCOLS)
-        raise ParameterError(f"--protocol must be one of {', '.join(PROTOCOLS)}, got {protocol!r}{meant}.")
-    return replace(spec, protocol=protocol)
-
-
-def _texts(**options: str | None) -> dict[str, list[Any]]:
-    return {
-        key: [part.strip() for part in text.split(",") if part.strip()]
-        for key, text in options.items()
-        if text is not None
-    }
-
-
-def _numbers(**options: str | None) -> dict[str, list[Any]]:
-    numbers: dict[str, list[Any]] = {}
-    for key, parts in _texts(**options).items():
-        try:
-            numbers[key] = [int(part) for part in parts]
-        except ValueError as error:
-            option = "--" + key.replace("_", "-")
-            raise ParameterError(f"{option} takes integers separated by commas, got {options[key]!r}.") from error
-    return numbers
+def _entries(kind: type, **options: str | None) -> dict[str, list[Any]]:
+    """Return the entries of options that separate several by commas."""
+    found = {}
+    for key, text in options.items():
+        if text is not None:
+            try:
+                found[key] = [kind(part.strip()) for part in text.split(",") if part.strip()]
+            except ValueError as error:
+                option = "--" + key.replace("_", "-")
+                raise ParameterError(f"{option} takes integers separated by commas, got {text!r}.") from error
+    return found

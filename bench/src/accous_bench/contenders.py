@@ -20,16 +20,17 @@ AdaptiveClassifier(adaptation='always', random_state=0, ratio=ULSIF(random_state
 ...     ratio = RULSIF(random_state=seed)
 ...     return AdaptiveClassifier(ratio=ratio, standardize=False, adaptation="always", random_state=seed)
 >>> register(Contender("RuLSIF", comparable))
->>> contender_names()[-1]
-'RuLSIF'
+>>> "RuLSIF" in contender_names()
+True
 >>> unregister("RuLSIF")
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -41,20 +42,21 @@ from accous.diagnostics.losses import effective_sample_size
 from accous.exceptions import DataError, ParameterError
 from accous.model.estimators import AdaptiveClassifier
 from accous.model.predictors import LinearPredictor, LogisticErm
-from accous.parameters import did_you_mean
 from accous.ratio.base import RatioEstimator
 from accous.ratio.features import LARGEST_NORM
 from accous.ratio.one_step import KLIEP, KMM, ULSIF, LogisticRatio
 from accous.ratio.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.streams import GaussianStream
+from accous.text import did_you_mean
 from accous_bench.dann import DANN
 from accous_bench.label_shift import ATLAS, FLHFTL, FTH, ROGD, UOGD, KnownShares
 from accous_bench.literature import LAME, T3A, DoubleWeighting, WindowRatio
 
 __all__ = [
-    "BATCH_FIRST", "DECISION", "FRESH_ROWS", "LIMIT", "ORACLE", "PAPER_CONTENDERS", "PREDICT_FIRST", "PROTOCOLS",
-    "SHARES", "AlphaFilter", "Contender", "DecidingLimit", "Limit", "NewtonStepRatio", "Oracle", "contender_names",
-    "fit_on", "get_contender", "make_contender", "register", "rounds", "unregister",
+    "BATCH_FIRST", "DECISION", "ENSEMBLE", "FRESH_ROWS", "LIMIT", "ORACLE", "OURS", "PAPER_CONTENDERS",
+    "PREDICT_FIRST", "PROTOCOLS", "SHARES", "TOLD", "UNWEIGHTED", "WINDOW", "AlphaFilter", "Contender",
+    "DecidingLimit", "Limit", "NewtonStepRatio", "Oracle", "contender_names", "fit_on", "get_contender", "in_order",
+    "make_contender", "register", "rounds", "unregister",
 ]  # fmt: skip
 
 # --- two bounds, and the paper's LR ---
@@ -392,8 +394,6 @@ class Contender:
         Whether its settings depend on the number of rounds.
     has_risk : bool, default=True
         False if the prediction of a row depends on the rows beside it: such a contender has no risk on a distribution.
-    needs_module : str or None, default=None
-        A module of the extra ``deep`` that it needs to run.
     """
 
     name: str
@@ -404,7 +404,6 @@ class Contender:
     every: int = 1
     takes_horizon: bool = False
     has_risk: bool = True
-    needs_module: str | None = None
 
     def __call__(self, random_state: Any = 0, horizon: int = 10_000) -> Any:
         """Return a new classifier, for a stream of so many rounds."""
@@ -427,21 +426,10 @@ def _weighted_by(
     return make
 
 
-_CONTENDERS = {
-    contender.name: contender
-    for contender in (
-        Contender("FIX", _weighted_by(NoShift)),
-        Contender("DANN", lambda seed: DANN(random_state=seed), forgets=True),
-        Contender("KMM", _weighted_by(KMM), forgets=True),
-        Contender("KLIEP", _weighted_by(KLIEP), forgets=True),
-        Contender("uLSIF", _weighted_by(ULSIF), forgets=True),
-        Contender("LR", _weighted_by(LogisticRatio), forgets=True),
-        Contender("OLRE", _weighted_by(SingleLearnerRatio)),
-        # The paper's ensemble, with a step, radius and scaling that can be used (docs/paper_map.md).
-        Contender("Accous (paper)", _weighted_by(OnlineDensityRatio, pool="none")),
-    )
-}
-PAPER_CONTENDERS = tuple(_CONTENDERS)
+PAPER_CONTENDERS = ("FIX", "DANN", "KMM", "KLIEP", "uLSIF", "LR", "OLRE", "Accous (paper)")
+OURS, ENSEMBLE, UNWEIGHTED, WINDOW = "accous", "Accous (paper)", "FIX", "LR (window)"
+LIMIT, DECISION, SHARES, ORACLE = TOLD = ("limit", "limit (decision)", "oracle (shares)", "oracle")
+"""Bounds rather than contenders: they are told what no method can know."""
 # A round without a ridge or with cross-validation takes 2 to 6 ms, several times as long as the others.
 _SLOW = 5
 # A base learner with the theorem's step, S = d/2, R the largest norm, no intercept and no scaling.
@@ -453,58 +441,76 @@ _LITERAL: dict[str, Any] = {
     "step_size": "theory",
     "radius": "paper",
 }
-LIMIT, DECISION, SHARES, ORACLE = "limit", "limit (decision)", "oracle (shares)", "oracle"
-_CONTENDERS |= {
-    contender.name: contender
-    for contender in (
-        Contender(
-            "KMM (no ridge)",
-            _weighted_by(KMM, ridge=0, mass_tolerance="literature", max_ratio=1000.0),
-            forgets=True,
-            every=_SLOW,
-        ),
-        Contender("KLIEP (cv)", _weighted_by(KLIEP, width="cv"), forgets=True, every=_SLOW),
-        Contender("uLSIF (cv)", _weighted_by(ULSIF, width="cv", ridge="cv"), forgets=True, every=_SLOW),
-        Contender("LR (Newton step)", _weighted_by(NewtonStepRatio), forgets=True),
-        # A guess at settings that the paper does not give: a width of 1 whatever the data, no ridge, a weak penalty.
-        Contender(
-            "KMM (unit width)",
-            _weighted_by(KMM, width=1.0, ridge=0, max_ratio=1000.0),
-            forgets=True,
-            every=_SLOW,
-        ),
-        Contender("KLIEP (unit width)", _weighted_by(KLIEP, width=1.0), forgets=True),
-        Contender("uLSIF (unit width)", _weighted_by(ULSIF, width=1.0), forgets=True),
-        Contender("LR (weak penalty)", _weighted_by(LogisticRatio, ridge=0.01), forgets=True),
-        Contender("LR (literal)", _weighted_by(NewtonStepRatio, learner=SingleLearnerRatio(**_LITERAL)), forgets=True),
-        Contender("LR (window)", _weighted_by(WindowRatio)),
-        Contender("OLRE (literal)", _weighted_by(SingleLearnerRatio, **_LITERAL)),
-        Contender("double weighting", lambda _: DoubleWeighting(), forgets=True, every=_SLOW),
-        Contender("T3A", lambda _: T3A()),
-        Contender("LAME", lambda _: LAME(), forgets=True, has_risk=False),
-        *(
-            Contender(name, lambda _, horizon, make=make: make(horizon), takes_horizon=True)
-            for name, make in (("FTH", FTH), ("ROGD", ROGD), ("UOGD", UOGD), ("ATLAS", ATLAS), ("FLH-FTL", FLHFTL))
-        ),
-        Contender("Accous (literal)", lambda _, horizon: AdaptiveClassifier.paper(horizon=horizon), takes_horizon=True),
-        Contender(
-            "Accous (literal, scaled)",
-            lambda _, horizon: AdaptiveClassifier.paper(horizon=horizon, scale=True),
-            takes_horizon=True,
-        ),
-        Contender("accous", _weighted_by(OnlineDensityRatio, "auto")),
-        Contender(LIMIT, lambda _: Limit(), knows_parts=True),
-        Contender(DECISION, lambda _: DecidingLimit(), knows_parts=True),
-        Contender(SHARES, lambda _: KnownShares(), is_told_ratio=True),
-        Contender(ORACLE, lambda _: Oracle(), is_told_ratio=True),
-    )
-}
+
+
+def _literal(_: Any, horizon: int, **parameters: Any) -> AdaptiveClassifier:
+    return AdaptiveClassifier.paper(horizon=horizon, **parameters)
+
+
+def _for_label_shift(name: str, make: Callable[[int], Any]) -> Contender:
+    return Contender(name, lambda _, horizon: make(horizon), takes_horizon=True)
+
+
+# In the order of tables: the unweighted one first, each variant after its family, ours and the bounds last.
+_BEFORE_OWN = (
+    Contender(UNWEIGHTED, _weighted_by(NoShift)),
+    Contender("DANN", lambda seed: DANN(random_state=seed), forgets=True),
+    Contender("KMM", _weighted_by(KMM), forgets=True),
+    Contender(
+        "KMM (no ridge)",
+        _weighted_by(KMM, ridge=0, mass_tolerance="literature", max_ratio=1000.0),
+        forgets=True,
+        every=_SLOW,
+    ),
+    # A guess at settings that the paper does not give: a width of 1 whatever the data, no ridge, a weak penalty.
+    Contender("KMM (unit width)", _weighted_by(KMM, width=1.0, ridge=0, max_ratio=1000.0), forgets=True, every=_SLOW),
+    Contender("KLIEP", _weighted_by(KLIEP), forgets=True),
+    Contender("KLIEP (cv)", _weighted_by(KLIEP, width="cv"), forgets=True, every=_SLOW),
+    Contender("KLIEP (unit width)", _weighted_by(KLIEP, width=1.0), forgets=True),
+    Contender("uLSIF", _weighted_by(ULSIF), forgets=True),
+    Contender("uLSIF (cv)", _weighted_by(ULSIF, width="cv", ridge="cv"), forgets=True, every=_SLOW),
+    Contender("uLSIF (unit width)", _weighted_by(ULSIF, width=1.0), forgets=True),
+    Contender("LR", _weighted_by(LogisticRatio), forgets=True),
+    Contender("LR (Newton step)", _weighted_by(NewtonStepRatio), forgets=True),
+    Contender("LR (literal)", _weighted_by(NewtonStepRatio, learner=SingleLearnerRatio(**_LITERAL)), forgets=True),
+    Contender("LR (weak penalty)", _weighted_by(LogisticRatio, ridge=0.01), forgets=True),
+    Contender(WINDOW, _weighted_by(WindowRatio)),
+    Contender("double weighting", lambda _: DoubleWeighting(), forgets=True, every=_SLOW),
+    Contender("T3A", lambda _: T3A()),
+    Contender("LAME", lambda _: LAME(), forgets=True, has_risk=False),
+    _for_label_shift("FTH", FTH),
+    _for_label_shift("ROGD", ROGD),
+    _for_label_shift("UOGD", UOGD),
+    _for_label_shift("ATLAS", ATLAS),
+    _for_label_shift("FLH-FTL", FLHFTL),
+    Contender("OLRE (literal)", _weighted_by(SingleLearnerRatio, **_LITERAL)),
+    Contender("OLRE", _weighted_by(SingleLearnerRatio)),
+)
+_AFTER_OWN = (
+    Contender("Accous (literal)", _literal, takes_horizon=True),
+    Contender("Accous (literal, scaled)", partial(_literal, scale=True), takes_horizon=True),
+    # The paper's ensemble, with a step, radius and scaling that can be used (docs/paper_map.md).
+    Contender(ENSEMBLE, _weighted_by(OnlineDensityRatio, pool="none")),
+    Contender(OURS, _weighted_by(OnlineDensityRatio, "auto")),
+    Contender(LIMIT, lambda _: Limit(), knows_parts=True),
+    Contender(DECISION, lambda _: DecidingLimit(), knows_parts=True),
+    Contender(SHARES, lambda _: KnownShares(), is_told_ratio=True),
+    Contender(ORACLE, lambda _: Oracle(), is_told_ratio=True),
+)
+_CONTENDERS = {contender.name: contender for contender in (*_BEFORE_OWN, *_AFTER_OWN)}
 _BUILT_IN = tuple(_CONTENDERS)
 
 
+def in_order(names: Iterable[str]) -> list[str]:
+    """Return contenders in the order of tables; those of users stand before ours, in order of appearance."""
+    places = {contender.name: place for place, contender in enumerate(_BEFORE_OWN, start=-len(_BEFORE_OWN))}
+    places |= {contender.name: place for place, contender in enumerate(_AFTER_OWN, start=1)}
+    return sorted(names, key=lambda name: places.get(name, 0))
+
+
 def contender_names() -> tuple[str, ...]:
-    """Return all names: the paper's in its order, then variants, later methods and bounds, then registered ones."""
-    return tuple(_CONTENDERS)
+    """Return all names in the order of tables."""
+    return tuple(in_order(_CONTENDERS))
 
 
 def get_contender(name: str) -> Contender:

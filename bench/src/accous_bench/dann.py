@@ -1,13 +1,12 @@
 r"""DANN: a network whose features are trained in every round to look the same in the reference and in the batch.
 
 This follows Ganin et al., "Domain-Adversarial Training of Neural Networks" (JMLR 2016), whose network for tabular data
-has one hidden layer. With hidden features h, reference rows i with weights w_i of mean 1, and batch rows j, the losses
-are
+has one hidden layer. With hidden features h, reference rows i and batch rows j, the losses are
 
 .. math::
 
-    L_y = \text{mean}_i \, w_i \, \text{cross-entropy}(h(x_i) V + c, y_i) + \tfrac{\rho}{2} (|W|^2 + |V|^2), \qquad
-    L_d = \tfrac12 \big( \text{mean}_i \, w_i \log(1 + e^{s(x_i)}) + \text{mean}_j \log(1 + e^{-s(x_j)}) \big),
+    L_y = \text{mean}_i \, \text{cross-entropy}(h(x_i) V + c, y_i) + \tfrac{\rho}{2} (|W|^2 + |V|^2), \qquad
+    L_d = \tfrac12 \big( \text{mean}_i \log(1 + e^{s(x_i)}) + \text{mean}_j \log(1 + e^{-s(x_j)}) \big),
 
 where s(x) = h(x) u + z scores how much a row looks like the batch. V and c descend L_y, u and z descend L_d, and W and
 b descend L_y - lambda L_d: the features should classify well and hide which rows come from the batch.
@@ -29,16 +28,10 @@ from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from accous.arrays import FloatArray, IntArray
 from accous.exceptions import ParameterError
-from accous.model.tasks import read_base_weights, read_labels
-from accous.parameters import require_integer, require_number, require_number_in
-from accous.ratio.base import unchanged_on_failure
-from accous.ratio.features import Standardize
 from accous.threads import one_blas_thread
-from accous.validation import LearnedAttributes, read_rows
 
 __all__ = ["DANN", "Descent", "Network", "adapt_network", "fit_network"]
 
@@ -111,11 +104,9 @@ class _Rows:
     domain_weight: FloatArray
 
 
-def fit_network(
-    X: FloatArray, labels: IntArray, weights: FloatArray, n_classes: int, n_hidden: int, descent: Descent, seed: int
-) -> Network:
+def fit_network(X: FloatArray, labels: IntArray, n_classes: int, n_hidden: int, descent: Descent, seed: int) -> Network:
     """Train a network on the reference; every step uses L_y on all rows."""
-    rows = _stack(X, labels, weights, X[:0], n_classes)
+    rows = _stack(X, labels, X[:0], n_classes)
     parameters = _draw_parameters(X.shape[1], n_hidden, n_classes, np.random.default_rng(seed))
     with one_blas_thread():
         return _descend(parameters, repeat(rows), 0.0, descent)
@@ -125,7 +116,6 @@ def adapt_network(
     network: Network,
     X: FloatArray,
     labels: IntArray,
-    weights: FloatArray,
     X_batch: FloatArray,
     strength: float,
     max_rows: int,
@@ -137,7 +127,7 @@ def adapt_network(
     Every step uses all rows of the reference and of the batch. If one of them has more than ``max_rows`` rows, every
     step draws a new sample of that many.
     """
-    whole = _stack(X, labels, weights, X_batch, len(network.class_intercept))
+    whole = _stack(X, labels, X_batch, len(network.class_intercept))
     rows = _draws(whole, len(X), max_rows, np.random.default_rng(seed))
     arrays = (network.hidden_coef, network.hidden_intercept, network.class_coef, network.class_intercept)
     with one_blas_thread():
@@ -187,10 +177,10 @@ def _gradients(parameters: list[FloatArray], rows: _Rows, strength: float) -> li
     ]
 
 
-def _stack(X: FloatArray, labels: IntArray, weights: FloatArray, X_batch: FloatArray, n_classes: int) -> _Rows:
+def _stack(X: FloatArray, labels: IntArray, X_batch: FloatArray, n_classes: int) -> _Rows:
     """Combine reference and batch into one set of rows: one pass through the network instead of two."""
     n_reference, n_batch = len(X), len(X_batch)
-    share = weights / weights.sum()
+    share = np.full(n_reference, 1.0 / n_reference)
     batch_share = np.full(n_batch, 1.0 / max(n_batch, 1))
     is_class = np.zeros((n_reference + n_batch, n_classes))
     is_class[np.arange(n_reference), labels] = 1.0
@@ -242,15 +232,7 @@ def _draw_parameters(
 _USUAL_COLUMNS = 12  # as in the paper's synthetic data, on which the step sizes were chosen
 
 
-@dataclass(frozen=True)
-class DannState:
-    """The state after a round. Each round replaces it as a whole, so every reader sees one consistent model."""
-
-    n_rounds: int
-    network: Network
-
-
-class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
+class DANN(ClassifierMixin, BaseEstimator):
     r"""Domain-adversarial neural network of Ganin et al. (JMLR 2016), trained separately on every batch.
 
     The network has one hidden layer, ``h(x) = tanh(x W + b)``, below a softmax. ``fit`` trains the offline network on
@@ -289,17 +271,11 @@ class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
-    n_rounds_ : int
-        Number of rounds so far.
     network_, offline_network_ : Network
         The network in use, and the one that ``fit`` trained.
     reference_ : array of shape (n_reference, n_features)
         The reference, standardised.
-    n_features_in_, feature_names_in_
-        Width and column names of the reference.
     """
-
-    state_: DannState
 
     def __init__(
         self,
@@ -324,93 +300,41 @@ class DANN(LearnedAttributes, ClassifierMixin, BaseEstimator):
         self.max_rows_per_step = max_rows_per_step
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train the offline network on a labelled reference and forget all earlier rounds.
-
-        Parameters
-        ----------
-        X : array or frame of shape (n_reference, n_features)
-        y : array of shape (n_reference,)
-        sample_weight : array of shape (n_reference,), optional
-            Weights of the rows, in ``fit`` and in every ``adapt``.
-        """
-        self._check_parameters()
-        with unchanged_on_failure(self):
-            rows = read_rows(self, X, reset=True, min_rows=2)
-            self.classes_, self.labels_ = read_labels(y, len(rows), reader=type(self).__name__)
-            self.base_weight_ = read_base_weights(sample_weight, len(rows))
-            scaler = StandardScaler().fit(rows, sample_weight=self.base_weight_)
-            self.standardize_ = Standardize(scaler.mean_, scaler.scale_)
-            self.reference_ = self.standardize_.transform(rows)
-            self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self.offline_network_: Network = fit_network(
-                *self._labelled_rows(),
-                n_classes=len(self.classes_),
-                n_hidden=self.n_hidden,
-                descent=Descent(self.n_fit_steps, self.learning_rate, self.penalty),
-                seed=self.seed_,
-            )
-            self.state_ = DannState(0, self.offline_network_)
-        return self
-
-    def adapt(self, X_batch: Any) -> Self:
-        """Run one round: starting from the offline network, learn to classify and to hide which rows are the batch's.
-
-        An empty batch changes nothing and does not count as a round. If anything fails, the model keeps its state from
-        before the call.
-
-        Parameters
-        ----------
-        X_batch : array or frame of shape (n_batch, n_features)
-        """
-        check_is_fitted(self)
-        rows = read_rows(self, X_batch, reset=False, min_rows=0)
-        if len(rows) == 0:
-            return self
-        network = adapt_network(
-            self.offline_network_,
-            *self._labelled_rows(),
-            self.standardize_.transform(rows),
-            strength=self.adversarial_weight,
-            max_rows=self.max_rows_per_step,
-            descent=Descent(
-                self.n_adapt_steps,
-                self.adapt_learning_rate,
-                self.penalty,
-                hidden_share=min(1.0, _USUAL_COLUMNS / rows.shape[1]),
-            ),
+    def fit(self, X: FloatArray, y: NDArray[Any]) -> Self:
+        """Train the offline network on a labelled reference and forget all earlier rounds."""
+        self.classes_, self.labels_ = np.unique(y, return_inverse=True)
+        self.scaler_ = StandardScaler().fit(X)
+        self.reference_ = self.scaler_.transform(X)
+        self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.network_ = self.offline_network_ = fit_network(
+            self.reference_,
+            self.labels_,
+            n_classes=len(self.classes_),
+            n_hidden=self.n_hidden,
+            descent=Descent(self.n_fit_steps, self.learning_rate, self.penalty),
             seed=self.seed_,
         )
-        self.state_ = DannState(self.state_.n_rounds + 1, network)
         return self
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predict the most probable class of each row; an empty input gives an empty output."""
+    def adapt(self, X_batch: FloatArray) -> Self:
+        """Run one round: from the offline network on, learn to classify and to hide which rows are the batch's."""
+        hidden_share = min(1.0, _USUAL_COLUMNS / X_batch.shape[1])
+        self.network_ = adapt_network(
+            self.offline_network_,
+            self.reference_,
+            self.labels_,
+            self.scaler_.transform(X_batch),
+            strength=self.adversarial_weight,
+            max_rows=self.max_rows_per_step,
+            descent=Descent(self.n_adapt_steps, self.adapt_learning_rate, self.penalty, hidden_share),
+            seed=self.seed_,
+        )
+        return self
+
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        """Predict the most probable class of each row."""
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
-    def predict_proba(self, X: Any) -> FloatArray:
+    def predict_proba(self, X: FloatArray) -> FloatArray:
         """Predict the class probabilities of each row."""
-        check_is_fitted(self)
-        rows = read_rows(self, X, reset=False, min_rows=0)
-        return self.state_.network.predict_proba(self.standardize_.transform(rows))
-
-    @property
-    def n_rounds_(self) -> int:
-        """Number of rounds so far."""
-        return self.state_.n_rounds
-
-    @property
-    def network_(self) -> Network:
-        """The current network."""
-        return self.state_.network
-
-    def _labelled_rows(self) -> tuple[FloatArray, NDArray[np.int64], FloatArray]:
-        return self.reference_, self.labels_, self.base_weight_
-
-    def _check_parameters(self) -> None:
-        for name in ("n_hidden", "n_fit_steps", "n_adapt_steps", "max_rows_per_step"):
-            require_integer(name, getattr(self, name), at_least=1)
-        for name in ("learning_rate", "adapt_learning_rate"):
-            require_number(name, getattr(self, name))
-        for name in ("adversarial_weight", "penalty"):
-            require_number_in(name, getattr(self, name), 0, 100)
+        return self.network_.predict_proba(self.scaler_.transform(X))

@@ -17,19 +17,14 @@ from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 
 from accous.arrays import FloatArray
 from accous.text import count
-from accous_bench.aggregates import SHOWN_ROUNDS, Aggregates, CellKey, Curve, Outcome, WeightMap
+from accous_bench.aggregates import SHOWN_ROUNDS, Aggregates, CellKey, Curve, Outcome
+from accous_bench.contenders import ENSEMBLE, LIMIT, ORACLE, OURS, UNWEIGHTED, in_order
 from accous_bench.paper import is_papers_length, paper_result
 from accous_bench.problems import NATURAL
 from accous_bench.statistics import (
-    ENSEMBLE,
-    LIMIT,
-    ORACLE,
-    OURS,
-    UNWEIGHTED,
     Cell,
     Panel,
     RegretSeries,
-    in_order,
     make_panels,
     regret_series,
     split_regret,
@@ -38,13 +33,13 @@ from accous_bench.statistics import (
 from accous_bench.tables import dataset_title, file_name
 
 __all__ = [
-    "SETTINGS", "Drawing", "Figure", "draw_figures", "drawing", "line_style", "marker_style", "new_figure",
+    "SETTINGS", "Figure", "draw_figures", "drawing", "line_style", "new_figure",
     "possible_figures", "since_switch", "tidy",
 ]  # fmt: skip
 
 # --- style ---
 
-# Okabe and Ito's colours; line styles and markers differ as well, for printing in grey.
+# Okabe and Ito's colours; line styles differ as well, for printing in grey.
 _BLUE, _SKY, _ORANGE, _RED, _GREEN, _PINK = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#009E73", "#CC79A7"
 _LINES: dict[str, dict[str, Any]] = {
     OURS: {"color": _BLUE, "linewidth": 2.4, "zorder": 5},
@@ -63,20 +58,6 @@ _LINES: dict[str, dict[str, Any]] = {
     "LR": {"color": _PINK, "linewidth": 1.0, "linestyle": (0, (3, 1, 1, 1))},
 }
 _OTHER = {"color": "#777777", "linewidth": 1.0}
-_MARKERS = {
-    OURS: "o",
-    "Accous (paper)": "s",
-    "Accous (literal)": "h",
-    "OLRE": "^",
-    "DANN": "v",
-    "KMM": "<",
-    "KLIEP": ">",
-    "uLSIF": "8",
-    "LR": "X",
-    UNWEIGHTED: "P",
-    LIMIT: "D",
-    ORACLE: "*",
-}
 SETTINGS: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
@@ -93,15 +74,8 @@ SETTINGS: Any = {
 }
 
 
-class Drawing(NamedTuple):
-    """A figure as files: the text of an SVG and the bytes of a PNG."""
-
-    svg: str
-    png: bytes
-
-
 class Figure(NamedTuple):
-    """A drawing with its name, which is that of its files, and what it shows."""
+    """A figure as files: their name, what it shows, the text of an SVG and the bytes of a PNG."""
 
     name: str
     caption: str
@@ -120,11 +94,6 @@ def line_style(contender: str) -> dict[str, Any]:
     return dict(_LINES.get(contender, _OTHER | {"color": family["color"]}))
 
 
-def marker_style(contender: str) -> dict[str, Any]:
-    """Colour and marker of a contender's points."""
-    return {"color": line_style(contender)["color"], "marker": _MARKERS.get(contender, "p")}
-
-
 def new_figure(width: float, height: float) -> MplFigure:
     """Return an empty figure, sizes in inches."""
     return MplFigure(figsize=(width, height), layout="constrained", facecolor="white")
@@ -136,86 +105,80 @@ def tidy(axes: Axes) -> None:
     axes.tick_params(length=3)
 
 
-def drawing(draw: Callable[[], MplFigure], name: str) -> Drawing:
-    """Draw a figure in the common style and save it twice; the same numbers give the same files."""
+def drawing(draw: Callable[[], MplFigure], name: str) -> tuple[str, bytes]:
+    """Draw a figure in the common style and return it as SVG and PNG; the same numbers give the same files."""
     svg, png = StringIO(), BytesIO()
     with mpl.rc_context(SETTINGS | {"svg.hashsalt": name}):
         figure = draw()
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
         figure.set_layout_engine("none")  # as laid out for the first file
         figure.savefig(png, format="png", metadata={"Software": None})
-    return Drawing(svg.getvalue(), png.getvalue())
+    return svg.getvalue(), png.getvalue()
 
 
 # --- comparison ---
 
 
-def draw_comparison(
-    grid: list[list[tuple[str, Cell]]], *, measure: str = "error", shares_errors: bool = True
-) -> MplFigure:
-    """Draw a dot with the standard deviation for each contender, a panel for each cell.
+def draw_comparison(grid: list[list[tuple[str, Cell]]]) -> MplFigure:
+    """Draw a dot with the standard deviation of the errors for each contender, a panel for each cell.
 
     Parameters
     ----------
     grid : list of lists of (str, Cell)
         Titles and cells, row by row.
-    measure : str, default="error"
-        Or ``"risk"``; the paper has no such number.
-    shares_errors : bool, default=True
-        Whether all panels have the same axis of errors.
     """
     n_columns = max(len(row) for row in grid)
     cells = [cell for row in grid for _, cell in row]
-    names = _names(cells, measure)
+    names = _names(cells)
     height = len(grid) * (0.75 + 0.24 * len(names)) + 0.6
     figure = new_figure(max(6.5, 1.3 + 2.4 * n_columns), height)
-    axes = figure.subplots(len(grid), n_columns, squeeze=False, sharey=True, sharex=shares_errors)
+    axes = figure.subplots(len(grid), n_columns, squeeze=False, sharey=True, sharex=True)
     for row, titled in enumerate(grid):
         for column, (title, cell) in enumerate(titled):
-            _draw_cell(axes[row, column], cell, names, measure)
+            _draw_cell(axes[row, column], cell, names)
             axes[row, column].set_title(title)
         for column in range(len(titled), n_columns):
             axes[row, column].set_visible(False)
     for panel in axes[-1]:
-        panel.set_xlabel("error, %" if measure == "error" else "exact risk, %")
-    has_paper = any(_published(cell, name, measure) for cell in cells for name in names)
+        panel.set_xlabel("error, %")
+    has_paper = any(_published(cell, name) for cell in cells for name in names)
     figure.legend(handles=_legend(cells, has_paper), loc="outside lower center", ncols=4 if n_columns > 2 else 2)
     return figure
 
 
-def _names(cells: list[Cell], measure: str) -> list[str]:
-    known = (name for cell in cells for name in cell.entries if _values(cell, name, measure))
+def _names(cells: list[Cell]) -> list[str]:
+    known = (name for cell in cells for name in cell.entries if _values(cell, name))
     return [name for name in in_order(dict.fromkeys(known)) if name not in (UNWEIGHTED, ORACLE)]
 
 
-def _published(cell: Cell, name: str, measure: str) -> float | None:
+def _published(cell: Cell, name: str) -> float | None:
     # With streams of another length, the paper's numbers belong to another experiment and may be far off.
-    if measure != "error" or not is_papers_length(cell.n_rounds):
+    if not is_papers_length(cell.n_rounds):
         return None
     found = paper_result(cell.key.dataset, cell.key.shift, cell.key.batch_size, name)
     return None if found is None else found.mean
 
 
-def _values(cell: Cell, name: str, measure: str) -> list[float]:
+def _values(cell: Cell, name: str) -> list[float]:
     """Return one value per seed in per cent; none if the stream had another length, which is another experiment."""
     entry = cell.entries.get(name)
     if entry is None or entry.n_rounds != cell.n_rounds:
         return []
     seeds = cell.seeds if cell.is_complete(name) else None  # the same seeds for all, as in the tables
-    return [100.0 * value for value in entry.values(measure, seeds)]
+    return [100.0 * value for value in entry.values("error", seeds)]
 
 
-def _draw_cell(axes: Axes, cell: Cell, names: list[str], measure: str) -> None:
-    bounds = {name: fmean(found) for name in (UNWEIGHTED, ORACLE) if (found := _values(cell, name, measure))}
+def _draw_cell(axes: Axes, cell: Cell, names: list[str]) -> None:
+    bounds = {name: fmean(found) for name in (UNWEIGHTED, ORACLE) if (found := _values(cell, name))}
     if len(bounds) == 2 and bounds[ORACLE] < bounds[UNWEIGHTED]:
         axes.axvspan(bounds[ORACLE], bounds[UNWEIGHTED], color="#EEF2F6", zorder=0)
     for name, bound in bounds.items():
         axes.axvline(bound, **line_style(name))
     for place, name in enumerate(names):
-        found = _values(cell, name, measure)
+        found = _values(cell, name)
         if found:
             _draw_dot(axes, place, name, found, is_complete=cell.is_complete(name))
-        published = _published(cell, name, measure)
+        published = _published(cell, name)
         if published is not None:
             axes.plot(published, place, "d", markersize=5, markerfacecolor="none", markeredgecolor="#444444", zorder=8)
     axes.set_yticks(np.arange(len(names)), [drawn(name) for name in names])
@@ -229,7 +192,7 @@ def _draw_dot(axes: Axes, place: int, name: str, values: list[float], *, is_comp
     color, mean, std = line_style(name)["color"], fmean(values), stdev(values) if len(values) > 1 else 0.0
     size, opacity = (7.5 if name == OURS else 6.0), (1.0 if is_complete else 0.45)
     axes.errorbar(mean, place, xerr=std, fmt="none", ecolor=color, elinewidth=1.4, alpha=opacity, zorder=5)
-    axes.plot(mean, place, markersize=size, linestyle="none", alpha=opacity, zorder=6, **marker_style(name))
+    axes.plot(mean, place, "o", markersize=size, alpha=opacity, zorder=6, color=color)
 
 
 def _legend(cells: list[Cell], has_paper: bool) -> list[Line2D]:
@@ -374,17 +337,18 @@ def _shade(axes: Axes, curve: Curve) -> None:
 # --- weights ---
 
 
-def draw_weights(weight_map: WeightMap) -> MplFigure:
+def draw_weights(curve: Curve) -> MplFigure:
     """Draw a heat map of the weights, and the mean weight of each length while it is in use.
 
     Parameters
     ----------
-    weight_map : WeightMap
+    curve : Curve
+        With the weights of learners as its series.
     """
     figure = new_figure(9.0, 3.6)
     heat, bars = figure.subplots(1, 2, width_ratios=[3.2, 1.0], sharey=True)
-    lengths, weights = np.array(weight_map.lengths), np.array(weight_map.weights).T
-    edges = np.concatenate(([0.0], weight_map.rounds))
+    lengths, weights = np.array(curve.series["length"]), np.array(curve.series["weight"]).T
+    edges = np.concatenate(([0.0], curve.rounds))
     # An interval of length n begins in round n for the first time: before, there is nothing to show.
     is_absent = edges[1:][None, :] < lengths[:, None]
     heights = np.arange(len(lengths) + 1) - 0.5
@@ -393,10 +357,10 @@ def draw_weights(weight_map: WeightMap) -> MplFigure:
     heat.set_facecolor("#F4F4F4")
     heat.set_yticks(np.arange(len(lengths)), [f"{length:,}" for length in lengths])
     heat.set(xlabel="round", ylabel="interval length")
-    heat.set_title(drawn(f"Weight of {weight_map.contender}'s learners under {weight_map.key.shift}"))
+    heat.set_title(drawn(f"Weight of {curve.contender}'s learners under {curve.key.shift}"))
     heat.grid(visible=False)
     figure.colorbar(picture, ax=heat, format=PercentFormatter(1.0, decimals=0), pad=0.01)
-    means = np.array(weight_map.mean_weights)
+    means = np.array(curve.series["mean_weight"])
     colors = ["#0072B2" if mean == means.max() else "#9DBFD6" for mean in means]
     bars.barh(np.arange(len(lengths)), means, color=colors)
     bars.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
@@ -404,12 +368,12 @@ def draw_weights(weight_map: WeightMap) -> MplFigure:
     bars.set_xlabel("weight")
     bars.tick_params(labelleft=False)
     bars.grid(visible=False, axis="y")
-    if weight_map.period:
-        height = float(np.interp(np.log2(weight_map.period), np.log2(lengths), np.arange(len(lengths))))
+    if curve.period:
+        height = float(np.interp(np.log2(curve.period), np.log2(lengths), np.arange(len(lengths))))
         for axes in (heat, bars):
             axes.axhline(height, color="#D55E00", linewidth=1.4, linestyle=(0, (4, 2)))
         place = (1.0, height)
-        label = f"M = {weight_map.period:,}"
+        label = f"M = {curve.period:,}"
         bars.annotate(label, place, (-2, 2), xycoords=("axes fraction", "data"), textcoords="offset points",
                       ha="right", va="bottom", color="#D55E00")  # fmt: skip
     for axes in (heat, bars):
@@ -466,7 +430,7 @@ def _draw_series(axes: Axes, series: RegretSeries) -> None:
     # Downwards no further than a logarithmic axis allows.
     below = np.minimum(stds, 0.9 * np.maximum(means, 0.0))
     axes.errorbar(lengths, means, yerr=[below, stds], fmt="none", ecolor=style["color"], elinewidth=1.2, capsize=2)
-    axes.plot(lengths, means, linestyle="none", markersize=6, label=label, **marker_style(series.contender))
+    axes.plot(lengths, means, "o", markersize=6, label=label, color=style["color"])
 
 
 def _draw_theory(axes: Axes, anchor: RegretSeries, lengths: FloatArray) -> None:
@@ -501,44 +465,28 @@ def possible_figures(aggregates: Aggregates) -> _Made:
     for_tables, for_regret = split_regret(aggregates.outcomes)
     yield from _comparisons(make_panels(for_tables))
     yield from _drift(aggregates.curves)
-    yield from _weights(aggregates.weight_maps)
+    yield from _weights(aggregates.learner_weights)
     yield from _switches(aggregates.curves)
     yield from _regret(for_regret)
 
 
 def _comparisons(panels: list[Panel]) -> _Made:
-    shown = [
-        panel for panel in panels if any(entry.done for cell in panel.cells.values() for entry in cell.entries.values())
-    ]
-    simulated = [panel for panel in shown if set(panel.cells) != {NATURAL}]
-    for place in dict.fromkeys((panel.dataset, panel.n_reference) for panel in simulated):
-        chosen = [panel for panel in simulated if (panel.dataset, panel.n_reference) == place]
+    """Yield a figure for each data set, with a row of cells for each batch size."""
+    simulated = [panel for panel in panels if set(panel.cells) != {NATURAL}]  # on natural drift no oracle is known
+    shown = [panel for panel in simulated if any(map(_has_outcome, panel.cells.values()))]
+    for place in dict.fromkeys((panel.dataset, panel.n_reference) for panel in shown):
+        chosen = [panel for panel in shown if (panel.dataset, panel.n_reference) == place]
         grid = [
             [(f"{drawn(shift)}, $N_t$ = {one.batch_size}", cell) for shift, cell in one.cells.items()]
             for one in chosen
             if one.protocol == chosen[0].protocol
         ]
-        title = dataset_title(place[0])
-        yield (
-            file_name("comparison", *place),
-            f"{title}: errors between FIX and the oracle",
-            partial(draw_comparison, grid),
-        )
-        if all(_has_risks(cell) for row in grid for _, cell in row):
-            draw = partial(draw_comparison, grid, measure="risk")
-            yield file_name("risk", *place), f"{title}: exact risks between FIX and the oracle", draw
-    natural = [panel for panel in shown if set(panel.cells) == {NATURAL}]
-    if natural:
-        row = [
-            (f"{drawn(dataset_title(one.dataset))}, $N_t$ = {one.batch_size}", one.cells[NATURAL]) for one in natural
-        ]
-        grid = [row[start : start + 3] for start in range(0, len(row), 3)]
-        draw = partial(draw_comparison, grid, shares_errors=False)
-        yield "comparison-natural", "Errors on data with natural drift, where no oracle is known", draw
+        caption = f"{dataset_title(place[0])}: errors between FIX and the oracle"
+        yield file_name("comparison", *place), caption, partial(draw_comparison, grid)
 
 
-def _has_risks(cell: Cell) -> bool:
-    return all(name in cell.entries and cell.entries[name].values("risk") for name in (UNWEIGHTED, ORACLE))
+def _has_outcome(cell: Cell) -> bool:
+    return any(entry.done for entry in cell.entries.values())
 
 
 def _drift(curves: list[Curve]) -> _Made:
@@ -551,9 +499,9 @@ def _drift(curves: list[Curve]) -> _Made:
         yield "drift", "Error over time under natural drift, and the difference from FIX", partial(draw_drift, panels)
 
 
-def _weights(weight_maps: list[WeightMap]) -> _Made:
+def _weights(curves: list[Curve]) -> _Made:
     # No learner can match a period that is not the length of an interval: where the weight peaks then says nothing.
-    matching = [one for one in weight_maps if one.period in one.lengths] or weight_maps
+    matching = [one for one in curves if one.period in one.series["length"]] or curves
     for one in sorted(matching, key=lambda one: (one.key.dataset, one.period or 0)):
         key = one.key
         name = file_name("weights", *key[:4], one.n_rounds, one.contender)

@@ -10,7 +10,7 @@ import re
 import subprocess
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -30,7 +30,7 @@ from accous_bench.problems import Problem, Setting, Stream
 
 __all__ = [
     "Measures", "RoundScores", "Run", "WorkerDiedError", "append_row", "commit", "expected_excess_loss",
-    "finished_runs", "machine", "observed_loss", "play", "play_grid", "read_rows", "repair", "scored_rounds",
+    "machine", "observed_loss", "play", "play_grid", "read_rows", "repair", "scored_rounds",
     "unfinished", "versions",
 ]  # fmt: skip
 
@@ -260,11 +260,12 @@ class Run:
     measures: Measures
     parameters: Mapping[str, Any] = field(default_factory=dict)
     protocol: str = PREDICT_FIRST
-    _names: dict[str, Any] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
+    @property
+    def names(self) -> dict[str, Any]:
+        """The fields that identify the run."""
         setting = self.setting
-        names = {
+        return {
             "dataset": self.problem.name,
             "shift": setting.shift,
             "batch_size": setting.batch_size,
@@ -273,12 +274,6 @@ class Run:
             "n_rounds": setting.n_rounds,
             "protocol": self.protocol,
         }
-        object.__setattr__(self, "_names", names)
-
-    @property
-    def names(self) -> dict[str, Any]:
-        """The fields that identify the run."""
-        return dict(self._names)
 
     def model(self) -> Any:
         """Return a new classifier with the run's seed and parameters."""
@@ -307,7 +302,7 @@ class Run:
         a new parameter is added. They also stay finished when a default changes: delete the affected rows by hand.
         """
         settings = {**self.settings(), "contender": _text(self.model())}
-        text = json.dumps([FORMAT, self._names, settings], sort_keys=True)
+        text = json.dumps([FORMAT, self.names, settings], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -464,13 +459,8 @@ def repair(file: Path) -> int:
         return 0
     content = file.read_bytes()
     torn = content.rpartition(b"\n")[2]
-    if not torn:
-        return 0
-    if _is_record(torn):  # complete except for the line break
-        with file.open("ab") as stream:
-            stream.write(b"\n")
-        return 0
-    os.truncate(file, len(content) - len(torn))
+    if torn:
+        os.truncate(file, len(content) - len(torn))
     return len(torn)
 
 
@@ -493,11 +483,6 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
     """
     files = [folder] if folder.is_file() else sorted(folder.glob("*.jsonl"))
     return list({row["run"]: row for file in files for row in _rows_of(file)}.values())
-
-
-def finished_runs(rows: Iterable[dict[str, Any]]) -> set[str]:
-    """Return the identities of finished runs; failed runs are not included, so they are tried again."""
-    return {row["run"] for row in rows if row["status"] == "done"}
 
 
 def _rows_of(file: Path) -> list[dict[str, Any]]:
@@ -527,9 +512,10 @@ class WorkerDiedError(AccousError):
 
 
 def unfinished(runs: Sequence[Run], file: Path) -> list[Run]:
-    """Return the runs that are not finished in the file; an incomplete last line of the file is removed."""
+    """Return the runs that are not finished in the file, failed ones included; remove an incomplete last line."""
     repair(file)
-    finished = finished_runs(read_rows(file)) if file.is_file() else set()
+    rows = read_rows(file) if file.is_file() else []
+    finished = {row["run"] for row in rows if row["status"] == "done"}
     return [run for run in runs if run.identity() not in finished]
 
 

@@ -13,19 +13,19 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.datasets.loaders import Arrays, Source, cache_folder, data_folders, keep_npz, read_npz
+from accous.datasets.loaders import Arrays, cache_folder, data_folders, keep_npz, read_npz
 from accous.exceptions import DataError, MissingExtraError, ParameterError
 from accous.text import has_package, import_extra
 
 __all__ = [
-    "ImagePair", "ImagePool", "ImageYears", "has_cifar_cinic", "load_cifar_cinic", "load_mnist_svhn", "load_yearbook",
+    "ImagePair", "ImagePool", "ImageYears", "has_stand_ins", "load_cifar_cinic", "load_mnist_svhn", "load_yearbook",
 ]  # fmt: skip
 
 # --- loaded images ---
@@ -45,6 +45,8 @@ class ImagePool:
         What the images are, in a form for tables.
     images : array of shape (n_images, 32, 32, 3), uint8
     labels : array of shape (n_images,), int64
+    note : str
+        What you need to know to read results on them.
     stand_in_for : str or None
         What the images stand in for; None if they are the real data.
     """
@@ -52,82 +54,35 @@ class ImagePool:
     title: str
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
+    note: str = ""
     stand_in_for: str | None = None
 
     def __repr__(self) -> str:
-        n_classes = len(np.unique(self.labels))
         more = f", standing in for {self.stand_in_for}" if self.stand_in_for else ""
-        return f"ImagePool({self.title}: {len(self.labels)} images, {n_classes} classes{more})"
-
-    def of_classes(self, classes: NDArray[np.int64]) -> ImagePool:
-        """Return the images of these classes. The labels keep their numbers."""
-        is_kept = np.isin(self.labels, classes)
-        return ImagePool(self.title, self.images[is_kept], self.labels[is_kept], self.stand_in_for)
+        return f"ImagePool({self.title}: {len(self.labels)} images, {len(np.unique(self.labels))} classes{more})"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ImagePair:
-    """Two pools with the same classes, to be mixed in changing shares.
+class ImagePair(NamedTuple):
+    """Two pools with the same classes, to be mixed in changing shares."""
 
-    Attributes
-    ----------
-    name : str
-    first, second : ImagePool
-    sources : tuple of Source
-        Where the first and the second pool come from.
-    notes : tuple of str
-        Sentences that you need to know to read results on these pools.
-    """
-
-    name: str
     first: ImagePool
     second: ImagePool
-    sources: tuple[Source, Source]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def title(self) -> str:
-        """Both titles, in a form for tables."""
-        return f"{self.first.title} - {self.second.title}"
-
-    @property
-    def has_stand_in(self) -> bool:
-        """Whether one of the pools is a stand-in."""
-        return self.first.stand_in_for is not None or self.second.stand_in_for is not None
-
-    def __repr__(self) -> str:
-        return f"ImagePair({self.name}: {self.first!r}, {self.second!r})"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class ImageYears:
-    """Labelled images in the order of their years.
+    """Labelled images of shape (n_images, 32, 32, 3) in the order of their years, and what to know about them."""
 
-    Attributes
-    ----------
-    name, title : str
-    images : array of shape (n_images, 32, 32, 3), uint8
-    labels, years : array of shape (n_images,), int64
-    source : Source
-    notes : tuple of str
-    """
-
-    name: str
-    title: str
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64]
-    years: NDArray[np.int64]
-    source: Source
-    notes: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"ImageYears({self.name}: {len(self.years)} images, {self.years.min()} to {self.years.max()})"
+    images: NDArray[np.uint8] = field(repr=False)
+    labels: NDArray[np.int64] = field(repr=False)
+    years: NDArray[np.int64] = field(repr=False)
+    note: str = ""
 
 
-def hash_images(images: NDArray[np.uint8], *columns: NDArray[Any]) -> str:
-    """Return the SHA-256 of images, labels and years, independent of the file format."""
+def hash_images(images: NDArray[np.uint8], labels: NDArray[np.int64]) -> str:
+    """Return the SHA-256 of images and labels, independent of the file format."""
     digest = hashlib.sha256()
-    for array in (images.astype("u1", copy=False), *(column.astype("<i8") for column in columns)):
+    for array in (images.astype("u1", copy=False), labels.astype("<i8")):
         digest.update(str(array.shape).encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
@@ -146,13 +101,18 @@ class PublishedFile:
         Its name in ``ACCOUS_DATA`` and in the cache.
     urls : tuple of str
         Tried in turn.
-    md5 : str or None
-        The documented MD5 sum; None if there is none.
+    md5 : str
+        The documented MD5 sum.
     """
 
     name: str
     urls: tuple[str, ...]
-    md5: str | None
+    md5: str
+
+    @classmethod
+    def at(cls, folder: str, name: str, md5: str) -> PublishedFile:
+        """Return the file that has its own name in a folder of the web."""
+        return cls(name, (folder + name,), md5)
 
 
 def read_cached(path: Path) -> Images:
@@ -170,68 +130,74 @@ class PoolSource:
 
     Attributes
     ----------
-    source : Source
-        ``ACCOUS_DATA`` and the cache are searched for its ``file_name``.
+    title, note : str
+        As of its `ImagePool`.
+    file_name : str
+        ``ACCOUS_DATA`` and the cache are searched for it.
+    n_images : int
     read : callable
         Returns images and labels from that file.
     published : tuple of PublishedFile
         The files to parse if that file is not found; empty if nothing is published.
     parse : callable or None
         Returns images and labels from the paths of the published files.
+    arrays_sha256 : str or None
+        `hash_images` of images and labels.
     stand_in_for : str or None
     """
 
-    source: Source
+    title: str
+    note: str
+    file_name: str
+    n_images: int = 10_000
     read: Callable[[Path], Images] = read_cached
     published: tuple[PublishedFile, ...] = ()
     parse: Callable[..., Images] | None = None
+    arrays_sha256: str | None = None
     stand_in_for: str | None = None
+
+    def pool(self, found: Images, place: str) -> ImagePool:
+        """Return the checked pool of images and labels that were found at this place."""
+        images, labels = found
+        expected = (self.n_images, *IMAGE_SHAPE)
+        if images.shape != expected or images.dtype != np.uint8 or labels.shape != expected[:1]:
+            raise DataError(
+                f"{place} does not hold {self.title}: its images are {images.dtype} of shape {images.shape} with "
+                f"{labels.size} labels, not uint8 of shape {expected}."
+            )
+        if self.arrays_sha256 is not None and (sha256 := hash_images(images, labels)) != self.arrays_sha256:
+            raise DataError(
+                f"{place} does not hold {self.title} as it was when accous was written: the hash of its arrays is "
+                f"{sha256}, not {self.arrays_sha256}. Download the file again."
+            )
+        return ImagePool(self.title, images, labels, self.note, self.stand_in_for)
 
 
 def find_at_hand(name: str) -> Path | None:
-    """Return the path of a file in ``ACCOUS_DATA`` or in the cache, or None."""
+    """Return the path of a file or folder in ``ACCOUS_DATA`` or in the cache, or None."""
     paths = (folder / name for folder in data_folders())
-    return next((path for path in paths if path.is_file()), None)
+    return next((path for path in paths if path.exists()), None)
 
 
-def find_pool(*candidates: PoolSource) -> tuple[ImagePool, Source]:
-    """Return the first pool that is on disk, or else download the last one; checked, with its source.
+def find_pool(*candidates: PoolSource) -> ImagePool:
+    """Return the first pool that is on disk, or else download the last one; checked.
 
     Raises
     ------
     DataError
         If it cannot be found or downloaded, or is not what it should be.
     """
-    for folder in data_folders():
-        for candidate in candidates:
-            assert candidate.source.file_name is not None
-            path = folder / candidate.source.file_name
-            if path.is_file():
-                return _pool(candidate, candidate.read(path), str(path))
+    for candidate in candidates:
+        path = find_at_hand(candidate.file_name)
+        if path is not None:
+            return candidate.pool(candidate.read(path), str(path))
     last = candidates[-1]
     assert last.parse is not None
-    assert last.source.file_name is not None
-    images, labels = last.parse(*(fetch_published(file, last.source.title) for file in last.published))
-    pool = _pool(last, (images, labels), ", ".join(file.name for file in last.published))
+    images, labels = last.parse(*(fetch_published(file, last.title) for file in last.published))
+    pool = last.pool((images, labels), ", ".join(file.name for file in last.published))
     arrays: Arrays = {"images": images, "labels": labels, "sha256": np.array(hash_images(images, labels))}
-    keep_npz(cache_folder() / last.source.file_name, arrays)
+    keep_npz(cache_folder() / last.file_name, arrays)
     return pool
-
-
-def _pool(candidate: PoolSource, images_and_labels: Images, place: str) -> tuple[ImagePool, Source]:
-    images, labels = images_and_labels
-    source = candidate.source
-    if images.shape != (source.n_rows, *IMAGE_SHAPE) or images.dtype != np.uint8 or labels.shape != (source.n_rows,):
-        raise DataError(
-            f"{place} does not hold {source.title}: its images are {images.dtype} of shape {images.shape} with "
-            f"{labels.size} labels, not uint8 of shape {(source.n_rows, *IMAGE_SHAPE)}."
-        )
-    if source.arrays_sha256 is not None and (found := hash_images(images, labels)) != source.arrays_sha256:
-        raise DataError(
-            f"{place} does not hold {source.title} as it was when accous was written: the hash of its arrays is "
-            f"{found}, not {source.arrays_sha256}. Download the file again."
-        )
-    return ImagePool(source.title, images, labels, candidate.stand_in_for), source
 
 
 def fetch_published(file: PublishedFile, title: str) -> Path:
@@ -239,7 +205,7 @@ def fetch_published(file: PublishedFile, title: str) -> Path:
     path = find_at_hand(file.name)
     if path is None:
         return _download(file, title)
-    if file.md5 is not None and (found := _md5(path)) != file.md5:
+    if (found := _md5(path)) != file.md5:
         raise DataError(
             f"{path} is not as published: its MD5 is {found}, not {file.md5}. Download it again, or delete it."
         )
@@ -253,12 +219,11 @@ def _md5(path: Path) -> str:
 
 def _download(file: PublishedFile, title: str) -> Path:
     pooch = import_extra("pooch", f"Downloading {title}")
-    known = None if file.md5 is None else f"md5:{file.md5}"
     reasons = []
     for url in file.urls:
         try:
             path = pooch.retrieve(
-                url, known_hash=known, fname=file.name, path=cache_folder(), progressbar=has_package("tqdm")
+                url, known_hash=f"md5:{file.md5}", fname=file.name, path=cache_folder(), progressbar=has_package("tqdm")
             )
         except Exception as error:  # from the network or the disk, or a wrong checksum
             reason = " ".join(str(error).split())
@@ -437,17 +402,10 @@ def _read_cinic(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -
 
 # --- what is published where, and what stands in for it ---
 
-_N_FEATURES = 32 * 32 * 3
 _MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
-_MNIST_CITATION = "LeCun, Bottou, Bengio and Haffner, Gradient-based learning applied to document recognition, 1998"
+_MNIST_NOTE = "MNIST's 10,000 test images, in the middle of black 32 x 32 images with three equal channels."
 _MNIST_SHA256 = "22d035aa82c491d30180fdbc875611e6211075567229130d8154d5d9eb114e0f"
 _SVHN_URL = "http://ufldl.stanford.edu/housenumbers/"
-_SVHN_CITATION = "Netzer and others, Reading digits in natural images with unsupervised feature learning, 2011"
-_CIFAR_URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
-_CIFAR_CITATION = "Krizhevsky, Learning multiple layers of features from tiny images, 2009"
-_CINIC_URL = "https://datashare.ed.ac.uk/handle/10283/3192"
-_CINIC_CITATION = "Darlow, Crowley, Antoniou and Storkey, CINIC-10 is not ImageNet or CIFAR-10, arXiv:1810.03505, 2018"
-_TINY_CITATION = "Le and Yang, Tiny ImageNet visual recognition challenge, 2015"
 
 
 def _read_mnist(path: Path) -> Images:
@@ -466,82 +424,70 @@ def _read_arrays(path: Path) -> Images:
     return arrays["X"], arrays["y"].astype(np.int64)
 
 
-MNIST_AT_HAND = PoolSource(
-    Source(
-        "mnist", "MNIST", _MNIST_URL, "CC BY-SA 3.0", _MNIST_CITATION,
-        10_000, _N_FEATURES, 10, "mnist.npz", _MNIST_SHA256,
-    ),
-    _read_mnist,
-)  # fmt: skip
+MNIST_AT_HAND = PoolSource("MNIST", _MNIST_NOTE, "mnist.npz", read=_read_mnist, arrays_sha256=_MNIST_SHA256)
 MNIST = PoolSource(
-    Source(
-        "mnist", "MNIST", _MNIST_URL, "CC BY-SA 3.0", _MNIST_CITATION,
-        10_000, _N_FEATURES, 10, "mnist_test_32.npz", _MNIST_SHA256,
-    ),
-    published=tuple(
-        PublishedFile(name, (_MNIST_URL + name,), md5)
-        for name, md5 in (
-            ("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"),
-            ("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"),
-        )
+    "MNIST",
+    _MNIST_NOTE,
+    "mnist_test_32.npz",
+    published=(
+        PublishedFile.at(_MNIST_URL, "t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"),
+        PublishedFile.at(_MNIST_URL, "t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"),
     ),
     parse=parse_mnist,
-)  # fmt: skip
+    arrays_sha256=_MNIST_SHA256,
+)
 SVHN_AT_HAND = PoolSource(
-    Source(
-        "svhn", "SVHN (10,000 crops, cut anew)", _SVHN_URL, "non-commercial use only", _SVHN_CITATION,
-        10_000, _N_FEATURES, 10, "svhn_10k.npz",
-        "818dfdadfda9bbfa59fc45ffbe750715e3f0e135bda412b755681d4a8863b644",
-    ),
-    _read_svhn,
-)  # fmt: skip
+    "SVHN (10,000 crops, cut anew)",
+    "5,000 crops of SVHN's training part and 5,000 of its test part, cropped again from the full images: they differ "
+    "by a few grey levels at the edges.",
+    "svhn_10k.npz",
+    read=_read_svhn,
+    arrays_sha256="818dfdadfda9bbfa59fc45ffbe750715e3f0e135bda412b755681d4a8863b644",
+)
 SVHN = PoolSource(
-    Source(
-        "svhn", "SVHN (10,000 crops)", _SVHN_URL, "non-commercial use only", _SVHN_CITATION,
-        10_000, _N_FEATURES, 10, "svhn_published_10k.npz",
-    ),
-    published=tuple(
-        PublishedFile(name, (_SVHN_URL + name,), md5)
-        for name, md5 in (
-            ("train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
-            ("test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
-        )
+    "SVHN (10,000 crops)",
+    "5,000 crops of SVHN's training part and 5,000 of its test part, chosen by a fixed seed.",
+    "svhn_published_10k.npz",
+    published=(
+        PublishedFile.at(_SVHN_URL, "train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
+        PublishedFile.at(_SVHN_URL, "test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
     ),
     parse=parse_svhn,
-)  # fmt: skip
+)
 CIFAR_JPEG = PoolSource(
-    Source(
-        "cifar10_jpeg", "CIFAR-10 (JPEG-compressed)", _CIFAR_URL, "not stated", _CIFAR_CITATION,
-        10_000, _N_FEATURES, 10, "cifar10_10k_jpeg.npz",
-        "4ce52c23570321ba31e46406806e2812250b20e1afa4a399e6379ad14fd47b4b",
-    ),
-    _read_arrays,
+    "CIFAR-10 (JPEG-compressed)",
+    "CIFAR-10's test set was compressed as JPEG, with loss.",
+    "cifar10_10k_jpeg.npz",
+    read=_read_arrays,
+    arrays_sha256="4ce52c23570321ba31e46406806e2812250b20e1afa4a399e6379ad14fd47b4b",
     stand_in_for="CIFAR-10's test set, lossless",
-)  # fmt: skip
+)
 CIFAR = PoolSource(
-    Source(
-        "cifar10", "CIFAR-10", _CIFAR_URL, "not stated", _CIFAR_CITATION,
-        10_000, _N_FEATURES, 10, "cifar10_test.npz",
-    ),
+    "CIFAR-10",
+    "CIFAR-10's test set.",
+    "cifar10_test.npz",
     # The version in binary records, because the better known one holds pickles.
-    published=(PublishedFile("cifar-10-binary.tar.gz", (_CIFAR_URL,), "c32a1d4ab5d03f1284b67883e8d87530"),),
+    published=(
+        PublishedFile.at(
+            "https://www.cs.toronto.edu/~kriz/", "cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"
+        ),
+    ),
     parse=parse_cifar,
-)  # fmt: skip
+)
 TINY_IMAGENET = PoolSource(
-    Source(
-        "tiny_imagenet", "Tiny-ImageNet (CINIC-10's synsets)", "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
-        "non-commercial research only", _TINY_CITATION,
-        8250, _N_FEATURES, 8, "tinyimagenet_as_cinic.npz",
-        "126a8315b601867d967d84ecb98c3a9ac7f0fc2c9a0f3230fa29345c6fbc2ceb",
-    ),
-    _read_arrays,
+    "Tiny-ImageNet (CINIC-10's synsets)",
+    "Tiny-ImageNet's images of CINIC-10's synsets, reduced to 32 x 32. There are none of the classes 0 and 7, and "
+    "every deer is a bison, as in CINIC-10's own map.",
+    "tinyimagenet_as_cinic.npz",
+    n_images=8250,
+    read=_read_arrays,
+    arrays_sha256="126a8315b601867d967d84ecb98c3a9ac7f0fc2c9a0f3230fa29345c6fbc2ceb",
     stand_in_for="CINIC-10's images of ImageNet origin",
-)  # fmt: skip
+)
 CINIC = PoolSource(
-    Source(
-        "cinic10", "CINIC-10 (ImageNet part, 10,000 images)", _CINIC_URL, "CC BY 4.0", _CINIC_CITATION,
-        10_000, _N_FEATURES, 10, "cinic10_imagenet_10k.npz",
-    ),
+    "CINIC-10 (ImageNet part, 10,000 images)",
+    "1,000 images per class of CINIC-10's test part that come from ImageNet, chosen by a fixed seed.",
+    "cinic10_imagenet_10k.npz",
     published=(
         PublishedFile(
             "CINIC-10.tar.gz",
@@ -553,151 +499,89 @@ CINIC = PoolSource(
         ),
     ),
     parse=parse_cinic,
-)  # fmt: skip
-
-
-# --- pairs of pools ---
-
-CifarCinicPart = Literal["stand-in", "full"]
-_OF_PART = {
-    "stand-in": (CIFAR_JPEG, TINY_IMAGENET),
-    "full": (CIFAR, CINIC),
-}
-_NOTES = {
-    "mnist": "MNIST's 10,000 test images, in the middle of black 32 x 32 images with three equal channels.",
-    "svhn_10k.npz": (
-        "5,000 crops of SVHN's training part and 5,000 of its test part, cropped again from the full images: "
-        "they differ by a few grey levels at the edges."
-    ),
-    "svhn_published_10k.npz": "5,000 crops of SVHN's training part and 5,000 of its test part, chosen by a fixed seed.",
-    "cifar10_jpeg": "CIFAR-10's test set was compressed as JPEG, with loss.",
-    "tiny_imagenet": (
-        "Tiny-ImageNet's images of CINIC-10's synsets, reduced to 32 x 32, stand in for CINIC-10's images from "
-        "ImageNet. There are none of the classes 0 and 7, and every deer is a bison, as in CINIC-10's own map."
-    ),
-    "cifar10": "CIFAR-10's test set.",
-    "cinic10": "1,000 images per class of CINIC-10's test part that come from ImageNet, chosen by a fixed seed.",
-}
+)
 
 
 def load_mnist_svhn() -> ImagePair:
     """Load handwritten digits (MNIST's 10,000 test images) and house numbers (10,000 crops of SVHN), labels 0 to 9.
 
-    Returns
-    -------
-    ImagePair
-        If ``ACCOUS_DATA`` has ``svhn_10k.npz``, the second pool is the crops in that file. Otherwise it is 5,000
-        crops from each of the published training and test files. The notes say which.
+    If ``ACCOUS_DATA`` has ``svhn_10k.npz``, the second pool is the crops in that file. Otherwise it is 5,000 crops from
+    each of the published training and test files. The pool's note says which.
     """
-    return _pair("mnist_svhn", (MNIST_AT_HAND, MNIST), (SVHN_AT_HAND, SVHN))
+    return _with_shared_classes(find_pool(MNIST_AT_HAND, MNIST), find_pool(SVHN_AT_HAND, SVHN))
 
 
-def load_cifar_cinic(part: CifarCinicPart = "stand-in") -> ImagePair:
+def load_cifar_cinic(part: Literal["stand-in", "full"] = "stand-in") -> ImagePair:
     """Load CIFAR-10's test set and CINIC-10's images from ImageNet, or stand-ins for them.
 
     Parameters
     ----------
     part : {"stand-in", "full"}, default="stand-in"
         "stand-in": CIFAR-10 compressed as JPEG and Tiny-ImageNet's images of CINIC-10's synsets, both with the eight
-        classes that the latter has (1 to 6, 8 and 9). These are files in ``ACCOUS_DATA`` that nobody publishes; without
-        them, the full sets are loaded. "full": CIFAR-10's test set and 10,000 images of CINIC-10's test part, as
-        published.
+        classes that the latter has (1 to 6, 8 and 9). These are files in ``ACCOUS_DATA`` that nobody publishes.
+        "full": CIFAR-10's test set and 10,000 images of CINIC-10's test part, as published.
 
-    Returns
-    -------
-    ImagePair
-        The pools' titles, ``stand_in_for`` and the notes say what they are.
+    Raises
+    ------
+    DataError
+        If the images cannot be had; others are never taken in their place.
     """
-    if part not in _OF_PART:
-        raise ParameterError(f"part is {part!r}: name one of {', '.join(get_args(CifarCinicPart))}.")
-    first, second = _OF_PART[part]
-    # Never combine one of these with one of the full sets: lossy against lossless would tell the pools apart.
-    if part != "full" and not has_cifar_cinic(part):
-        first, second = _OF_PART["full"]
-    return _pair("cifar_cinic", (first,), (second,))
+    if part == "full":
+        return _with_shared_classes(find_pool(CIFAR), find_pool(CINIC))
+    if part != "stand-in":
+        raise ParameterError(f"part is {part!r}: name one of stand-in, full.")
+    if not has_stand_ins():
+        raise DataError(
+            "The stand-ins for CIFAR10-CINIC10 are not in ACCOUS_DATA: run cifar_cinic_full or cifar_cinic_full_tuned "
+            "instead, which download the published images."
+        )
+    return _with_shared_classes(find_pool(CIFAR_JPEG), find_pool(TINY_IMAGENET))
 
 
-def has_cifar_cinic(part: CifarCinicPart) -> bool:
-    """Whether both files of a part are in ``ACCOUS_DATA``."""
-    return all(find_at_hand(str(pool.source.file_name)) for pool in _OF_PART[part])
+def has_stand_ins() -> bool:
+    """Whether both stand-ins for CIFAR10-CINIC10 are in ``ACCOUS_DATA``."""
+    return all(find_at_hand(pool.file_name) for pool in (CIFAR_JPEG, TINY_IMAGENET))
 
 
-def _pair(name: str, first: tuple[PoolSource, ...], second: tuple[PoolSource, ...]) -> ImagePair:
-    """Find both pools and keep the classes that both have."""
-    (first_pool, first_source), (second_pool, second_source) = find_pool(*first), find_pool(*second)
-    shared = np.intersect1d(first_pool.labels, second_pool.labels)
-    sources = (first_source, second_source)
-    notes = [_NOTES.get(str(source.file_name)) or _NOTES[source.name] for source in sources]
-    if len(shared) < max(source.n_classes for source in sources):
-        notes.append(f"Both pools have only the classes {', '.join(map(str, shared))}.")
-    return ImagePair(name, first_pool.of_classes(shared), second_pool.of_classes(shared), sources, tuple(notes))
+def _with_shared_classes(first: ImagePool, second: ImagePool) -> ImagePair:
+    """Keep the classes that both pools have; the labels keep their numbers."""
+
+    def reduced(pool: ImagePool, other: ImagePool) -> ImagePool:
+        is_kept = np.isin(pool.labels, other.labels)
+        return replace(pool, images=pool.images[is_kept], labels=pool.labels[is_kept])
+
+    return ImagePair(reduced(first, second), reduced(second, first))
 
 
 # --- portraits ---
 
 _FOLDER = "faces_aligned_small_mirrored_co_aligned_cropped_cleaned"
-# The address that papers on these portraits give; its authors publish no checksum.
-_ARCHIVE = PublishedFile(
-    f"{_FOLDER}.tar.gz", (f"https://www.dropbox.com/s/ubjjoo0b2wz4vgz/{_FOLDER}.tar.gz?dl=1",), None
-)
 _HDF5 = "yearbook.hdf5"
 _FIRST_YEAR = 1930
+_N_PORTRAITS = 37_189
 _LABELS = {"M": 0, "F": 1}
 _FILE_NAME = re.compile(r"(1[89]\d\d|20\d\d)_.+\.png")
-YEARBOOK = Source(
-    "yearbook", "Yearbook", "https://shiry.eecs.berkeley.edu/yearbooks", "not stated",
-    "Ginosar and others, A century of portraits: a visual historical record of American high school yearbooks, 2015; "
-    "prepared as in Yao and others, Wild-Time: a benchmark of in-the-wild distribution shift over time, NeurIPS 2022",
-    37_189, 32 * 32 * 3, 2, _ARCHIVE.name,
-)  # fmt: skip
 Portraits = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
 
 
 def load_yearbook() -> ImageYears:
     """Load portraits from 1930 to 2013 in time order, 32 x 32, grey in three equal channels; label 1 is "F".
 
-    ``ACCOUS_DATA`` may have ``yearbook.hdf5`` of the package ``wild-time-data`` (reading it needs h5py), the unpacked
-    folder of Ginosar and others with PNG files such as ``F/1930_....png``, or their archive. Otherwise the archive is
-    downloaded. The portraits are prepared like Wild-Time's first copy, which is a pickle and therefore not read: they
+    ``ACCOUS_DATA`` must have ``yearbook.hdf5`` of the package ``wild-time-data`` (reading it needs h5py), or the
+    unpacked folder of Ginosar and others with PNG files such as ``F/1930_....png`` (reading them needs Pillow, extra
+    ``deep``). The portraits are prepared like Wild-Time's first copy, which is a pickle and therefore not read: they
     are reduced to 32 x 32, and the few photos from before 1930 are left out. Within a year they are sorted by name.
-    Reading the images needs Pillow (extra ``deep``). The result is kept in the cache.
     """
-    names = (_HDF5, _FOLDER)
-    given = next((path for folder in data_folders() for name in names if (path := folder / name).exists()), None)
-    path = given or fetch_published(_ARCHIVE, YEARBOOK.title)
-    cached = cache_folder() / f"yearbook_32_{_fingerprint(path)}.npz"
-    if cached.is_file():
-        images, labels, years = _read(cached)
-    else:
-        images, labels, years = _parse_hdf5(path) if path.suffix == ".hdf5" else parse_yearbook(path)
-        sha256 = np.array(hash_images(images, labels, years))
-        keep_npz(cached, {"images": images, "labels": labels, "years": years, "sha256": sha256})
-    notes = []
-    if len(years) != YEARBOOK.n_rows:
-        notes.append(
-            f"{path.name} has {len(years)} portraits from {_FIRST_YEAR} on, not {YEARBOOK.n_rows} as published."
+    path = find_at_hand(_HDF5) or find_at_hand(_FOLDER)
+    if path is None:
+        raise DataError(
+            f"Yearbook cannot be downloaded: get its images from https://shiry.eecs.berkeley.edu/yearbooks and put the "
+            f"folder {_FOLDER}, or {_HDF5} of wild-time-data, into a folder and set ACCOUS_DATA to it."
         )
-    return ImageYears("yearbook", "Yearbook", images, labels, years, YEARBOOK, tuple(notes))
-
-
-def _fingerprint(path: Path) -> str:
-    """Return sixteen digits that change with the archive's bytes, or with a folder's file names, sizes and times."""
-    if path.is_file():
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
-    digest = hashlib.sha256()
-    for file in sorted(path.glob("[FM]/*")):
-        status = file.stat()
-        digest.update(f"{file.relative_to(path)} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return digest.hexdigest()[:16]
-
-
-def _read(path: Path) -> Portraits:
-    arrays = read_npz(path, ("images", "labels", "years", "sha256"))
-    images, labels, years = arrays["images"], arrays["labels"], arrays["years"]
-    if hash_images(images, labels, years) != str(arrays["sha256"]):
-        raise DataError(f"{path} is damaged: delete it, and accous creates it again.")
-    return images, labels, years
+    images, labels, years = _parse_hdf5(path) if path.suffix == ".hdf5" else parse_yearbook(path)
+    is_whole = len(years) == _N_PORTRAITS
+    note = f"{path.name} has {len(years)} portraits from {_FIRST_YEAR} on, not {_N_PORTRAITS} as published."
+    return ImageYears(images, labels, years, "" if is_whole else note)
 
 
 def _parse_hdf5(path: Path) -> Portraits:
@@ -725,36 +609,22 @@ def portraits_from(groups: Mapping[str, Any]) -> Portraits:
     return np.repeat(images.astype(np.uint8), 3, axis=3), np.concatenate(labels), np.concatenate(all_years)
 
 
-def parse_yearbook(path: Path) -> Portraits:
-    """Return images, labels and years from the archive or folder, sorted by year and name, from 1930 on."""
+def parse_yearbook(folder: Path) -> Portraits:
+    """Return images, labels and years from the folders F and M, sorted by year and name, from 1930 on."""
     portraits: list[tuple[int, str, int, NDArray[np.uint8]]] = []
-    with reading(path):
-        for name, content in _files_in(path):
-            found = _FILE_NAME.fullmatch(PurePosixPath(name).name)
-            if found is None:
-                raise DataError(f"{path}: {name} does not start with a year, as in F/1930_....png, or is not PNG.")
-            year = int(found.group(1))
-            if year >= _FIRST_YEAR:
-                image = read_png(content, f"{path}: {name}", "L", size=(32, 32))
-                portraits.append((year, name, _LABELS[PurePosixPath(name).parts[-2]], image))
+    for file in folder.glob("[FM]/*"):
+        if file.name.startswith("."):  # the copies that macOS puts beside them
+            continue
+        name = str(file.relative_to(folder))
+        found = _FILE_NAME.fullmatch(file.name)
+        if found is None:
+            raise DataError(f"{folder}: {name} does not start with a year, as in F/1930_....png, or is not PNG.")
+        if (year := int(found[1])) >= _FIRST_YEAR:
+            image = read_png(file.read_bytes(), f"{folder}: {name}", "L", size=(32, 32))
+            portraits.append((year, name, _LABELS[file.parent.name], image))
     if not portraits:
-        raise DataError(f"{path} has no portraits from {_FIRST_YEAR} on: it needs PNG files in folders F and M.")
+        raise DataError(f"{folder} has no portraits from {_FIRST_YEAR} on: it needs PNG files in folders F and M.")
     portraits.sort(key=lambda portrait: portrait[:2])
     images = np.repeat(np.stack([image for *_, image in portraits])[..., None], 3, axis=3)
     labels, years = (np.array([portrait[i] for portrait in portraits], dtype=np.int64) for i in (2, 0))
     return images, labels, years
-
-
-def _files_in(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield names and contents of the files in folders F and M, without the copies that macOS puts beside them."""
-    if path.is_dir():
-        for file in sorted(path.glob("[FM]/*")):
-            if file.is_file() and not file.name.startswith("."):
-                yield str(file.relative_to(path)), file.read_bytes()
-        return
-    with tarfile.open(path, "r:gz") as archive:
-        for member in archive:
-            name = PurePosixPath(member.name)
-            is_portrait = member.isfile() and name.parts[-2:-1] in (("F",), ("M",)) and not name.name.startswith(".")
-            if is_portrait and (stream := archive.extractfile(member)) is not None:
-                yield str(name), stream.read()

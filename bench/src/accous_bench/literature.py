@@ -16,9 +16,9 @@ from scipy.special import logsumexp, softmax
 from accous.arrays import FloatArray, IntArray
 from accous.core.ratio_problems import median_distance, squared_distances
 from accous.model.predictors import LinearPredictor, LogisticErm
-from accous.parameters import require_integer
 from accous.ratio.base import RatioEstimator
 from accous.ratio.one_step import LogisticRatio
+from accous.text import require_integer
 
 __all__ = ["LAME", "T3A", "DoubleWeighting", "FrozenClassifier", "WindowRatio", "with_scores"]
 

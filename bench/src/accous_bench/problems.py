@@ -16,7 +16,6 @@ from accous import datasets
 from accous.arrays import FloatArray, IntArray
 from accous.deep.features import embeddings_of, fit_reduction
 from accous.exceptions import DataError, ParameterError
-from accous.parameters import did_you_mean
 from accous.streams import (
     Batch,
     BernoulliShift,
@@ -30,13 +29,13 @@ from accous.streams import (
     SineShift,
     SquareShift,
 )
-from accous.text import import_extra
-from accous_bench.images import ImagePair, ImageYears, has_cifar_cinic, load_cifar_cinic, load_mnist_svhn, load_yearbook
+from accous.text import did_you_mean, import_extra
+from accous_bench.images import ImagePair, ImageYears, load_cifar_cinic, load_mnist_svhn, load_yearbook
 from accous_bench.label_shift import LabelShiftStream
 
 __all__ = [
-    "ALPHA_0", "DESCRIBED", "MIXED", "NATURAL", "SHIFTS", "STUDIED", "TUNED", "PartOfReference", "Problem", "Setting",
-    "Stream", "get_problem", "problem_names", "register_problem", "register_shift",
+    "ALPHA_0", "DESCRIBED", "MIXED", "NATURAL", "SHIFTS", "STUDIED", "TUNED", "Problem", "Setting", "Stream",
+    "get_problem", "problem_names", "register_problem", "register_shift",
 ]  # fmt: skip
 
 ALPHA_0 = 0.9
@@ -124,37 +123,6 @@ class Problem:
 # --- images ---
 
 
-@dataclass(frozen=True)
-class PartOfReference:
-    """A mixture whose reference is only a part of its labelled rows: the backbone was trained on the others."""
-
-    stream: MixtureStream
-    indices: IntArray
-
-    def __len__(self) -> int:
-        return len(self.stream)
-
-    def __iter__(self) -> Iterator[Batch]:
-        return iter(self.stream)
-
-    def reference(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the labelled rows that the backbone has not seen."""
-        X, y = self.stream.reference()
-        return X[self.indices], y[self.indices]
-
-    def reference_ratio(self, alpha: float) -> FloatArray:
-        """Return the true ratio of every row of the reference."""
-        return self.stream.reference_ratio(alpha)[self.indices]
-
-    def risk(self, model: Any, alpha: float) -> float:
-        """Return the error rate of a fitted classifier under a mixture weight, over all rows that are not labelled."""
-        return self.stream.risk(model, alpha)
-
-    def fresh_batches(self) -> Iterator[Batch]:
-        """Yield other draws from the pools for the same rounds, never of labelled rows."""
-        return self.stream.fresh_batches()
-
-
 N_REFERENCE = 2000
 BACKBONE = "efficientnet_lite0"
 N_COMPONENTS = 512  # the width of the paper's features
@@ -166,19 +134,9 @@ TUNED_PATIENCE = (
 YEARBOOK_FROM = 1945  # the paper's reference is the photos before this year
 
 
-def _stand_ins() -> ImagePair:
-    """Load files that are not published anywhere; never substitute other images under the same title."""
-    if not has_cifar_cinic("stand-in"):
-        raise DataError(
-            "The stand-ins for CIFAR10-CINIC10 are not in ACCOUS_DATA: run cifar_cinic_full or cifar_cinic_full_tuned "
-            "instead, which download the published images."
-        )
-    return load_cifar_cinic("stand-in")
-
-
 _LOADERS: dict[str, Callable[[], Any]] = {
     "mnist_svhn": load_mnist_svhn,
-    "cifar_cinic": _stand_ins,
+    "cifar_cinic": load_cifar_cinic,
     "cifar_cinic_full": lambda: load_cifar_cinic("full"),
     "yearbook": load_yearbook,
 }
@@ -203,10 +161,8 @@ def _embeddings(name: str, backbone: str = BACKBONE) -> NDArray[np.float32]:
     return embeddings_of(_all_images(name), backbone, cache=True)
 
 
-def _features(
-    name: str, labelled: IntArray, labels: IntArray, seed: int, options: dict[str, Any]
-) -> tuple[FloatArray, IntArray]:
-    """Return features of all images, fitted on the labelled ones, and which of these are the reference.
+def _features(name: str, labelled: IntArray, labels: IntArray, seed: int, options: dict[str, Any]) -> FloatArray:
+    """Return features of all images, fitted on the labelled ones.
 
     With ``fine_tune``, the backbone is trained on labelled images too.
     """
@@ -215,17 +171,14 @@ def _features(
         tuning = import_extra("accous_bench.tuning", "A tuned backbone")
         backbone = tuning.TunedFeatures(network, n_components=n_components, random_state=seed)
         backbone.set_params(cross_fit=options.get("cross_fit", backbone.cross_fit))
-        features: tuple[FloatArray, IntArray] = tuning.tuned_features(backbone, _all_images(name), labelled, labels)
+        features: FloatArray = tuning.tuned_features(backbone, _all_images(name), labelled, labels)
         return features
     embeddings = _embeddings(name, network)
-    reduction = fit_reduction(embeddings[labelled], n_components, _MAX_NORM, seed)
-    return reduction.transform(embeddings), np.arange(len(labelled))
+    return fit_reduction(embeddings[labelled], n_components, _MAX_NORM, seed).transform(embeddings)
 
 
 @lru_cache(maxsize=2)  # the runs of a seed follow each other, whatever their shifts and contenders
-def _mixed_features(
-    name: str, n_reference: int, seed: int, options: tuple[tuple[str, Any], ...]
-) -> tuple[FloatArray, IntArray]:
+def _mixed_features(name: str, n_reference: int, seed: int, options: tuple[tuple[str, Any], ...]) -> FloatArray:
     places = np.arange(sum(map(len, _pool_labels(name))))[:, None]
     rows, labels = _mixture(name, places, LinearShift(), 1, 1, n_reference, seed).reference()
     return _features(name, rows[:, 0], labels, seed, dict(options))
@@ -257,14 +210,13 @@ def _mixture(
 def _mixed(name: str, title: str) -> Problem:
     """Mix the two pools: 10 % of the reference from the first, 90 % from the second."""
 
-    def make(setting: Setting) -> MixtureStream | PartOfReference:
+    def make(setting: Setting) -> MixtureStream:
         options = dict(setting.options)
         n_reference, period = options.pop("n_reference", N_REFERENCE), options.pop("period", None)
-        features, indices = _mixed_features(name, n_reference, setting.seed, tuple(sorted(options.items())))
-        stream = _mixture(
+        features = _mixed_features(name, n_reference, setting.seed, tuple(sorted(options.items())))
+        return _mixture(
             name, features, setting.path(period), setting.batch_size, setting.n_rounds, n_reference, setting.seed
         )
-        return stream if len(indices) == n_reference else PartOfReference(stream, indices)
 
     options = ("n_reference", "n_components", "backbone", "period")
     return Problem(name, title, MIXED, make, options, lambda: _embeddings(name), PATIENCE)
@@ -308,9 +260,8 @@ def _portraits(seed: int, share: float, options: tuple[tuple[str, Any], ...]) ->
     if not 2 <= n_first < len(kept):
         raise DataError(f"Yearbook needs portraits before {YEARBOOK_FROM} as reference and later ones as stream.")
     labels = portraits.labels[kept]
-    features, indices = _features("yearbook", kept[:n_first], labels[:n_first], seed, dict(options))
-    used = np.concatenate((indices, np.arange(n_first, len(kept))))  # without portraits that only the backbone has seen
-    return features[kept[used]], labels[used], len(indices)
+    features = _features("yearbook", kept[:n_first], labels[:n_first], seed, dict(options))
+    return features[kept], labels, n_first
 
 
 _FROZEN = (
@@ -395,14 +346,6 @@ def _halved(name: str, title: str, suffix: str = "", **defaults: Any) -> Problem
     return Problem(name + suffix, title, MIXED, make, options, lambda: _halves(name, 0))
 
 
-def _described(name: str, title: str, n_reference: int) -> Problem:
-    """Mix the two halves as the paper describes it: the reference is of one part, and every run has its own split.
-
-    Half of the part goes to the stream, so that no row is in both; parts differ in size, the reference does not.
-    """
-    return _halved(name, f"{title} (as described)", DESCRIBED, n_reference=n_reference, alpha_0=1.0, split="seed")
-
-
 def _ordered(
     name: str,
     title: str,
@@ -477,9 +420,11 @@ _PROBLEMS = {
             ("distance", "n_features", "n_reference"),
         ),
         _halved("diabetes", "Diabetes"),
-        _described("diabetes", "Diabetes", 192),
+        # As the paper describes it: the reference is of one part, and every run has its own split. Half of the part
+        # goes to the stream, so that no row is in both; parts differ in size, the reference does not.
+        _halved("diabetes", "Diabetes (as described)", DESCRIBED, n_reference=192, alpha_0=1.0, split="seed"),
         _halved("breast", "Breast"),
-        _described("breast", "Breast", 140),
+        _halved("breast", "Breast (as described)", DESCRIBED, n_reference=140, alpha_0=1.0, split="seed"),
         _halved("breast_cancer", "Breast (diagnostic)"),
         _ordered("gas_sensor", "Gas sensors", share=0.9, group="batch"),
         _ordered("acs_employment", "Employment", share=0.1, group="year"),

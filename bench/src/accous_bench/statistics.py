@@ -3,49 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
-from accous.arrays import FloatArray
 from accous_bench.aggregates import CellKey, Outcome
 from accous_bench.contenders import (
     BATCH_FIRST,
-    DECISION,
-    LIMIT,
+    ENSEMBLE,
     ORACLE,
+    OURS,
     PAPER_CONTENDERS,
     PREDICT_FIRST,
     PROTOCOLS,
-    SHARES,
+    TOLD,
+    UNWEIGHTED,
+    in_order,
 )
 from accous_bench.paper import PAPER_CELLS, PAPER_RESULTS
 from accous_bench.problems import DESCRIBED, STUDIED, TUNED
 
 __all__ = [
-    "ENSEMBLE", "LEVEL", "LIMIT", "ORACLE", "OURS", "TOLD", "UNWEIGHTED", "AgainstOurs", "Cell", "Entry",
-    "Gap", "PairedTest", "Pairing", "Panel", "PaperWins", "RegretSeries", "against_ours", "best_contenders",
-    "counts_by_risk", "fair_pairing", "fitted_exponent", "gap_closed", "have_same_rounds", "holm", "in_order",
-    "lowest", "make_panels", "paired_test", "paper_cells", "paper_wins", "regret_series", "split_regret",
+    "LEVEL", "AgainstOurs", "Cell", "Entry", "Gap", "Pairing", "Panel", "PaperWins", "RegretSeries", "against_ours",
+    "best_contenders", "counts_by_risk", "fair_pairing", "fitted_exponent", "gap_closed", "have_same_rounds", "holm",
+    "lowest", "make_panels", "paired_p", "paper_cells", "paper_wins", "regret_series", "split_regret",
     "theory_exponent", "who_counts",
 ]  # fmt: skip
 
-OURS, UNWEIGHTED = "accous", "FIX"
-TOLD = (LIMIT, DECISION, SHARES, ORACLE)
-"""Bounds rather than contenders: they are told what no method can know."""
-ENSEMBLE = "Accous (paper)"
-"""The paper's ensemble with our step, radius and scaling, which like is compared with like."""
-_FIRST_CONTENDERS = (
-    *(UNWEIGHTED, "DANN", "KMM", "KMM (no ridge)", "KMM (unit width)", "KLIEP", "KLIEP (cv)", "KLIEP (unit width)"),
-    *("uLSIF", "uLSIF (cv)", "uLSIF (unit width)", "LR", "LR (Newton step)", "LR (literal)", "LR (weak penalty)"),
-    *("LR (window)", "double weighting", "T3A", "LAME", "FTH", "ROGD", "UOGD", "ATLAS", "FLH-FTL"),
-    *("OLRE (literal)", "OLRE"),
-)
-_LAST_CONTENDERS = ("Accous (literal)", "Accous (literal, scaled)", ENSEMBLE, OURS, *TOLD)
 _SHIFTS = ("Lin", "Squ", "Sin", "Ber", "none")
 _DATASETS = ("gaussian", "gaussian_published", "diabetes", "diabetes_described", "breast", "breast_described")
 
@@ -76,14 +64,11 @@ class Entry:
         values = [getattr(outcome, measure) for outcome in chosen]
         return [value for value in values if value is not None]
 
-    def seconds_a_round(self, *, of_processor: bool) -> float | None:
-        """Return the mean time per round over the seeds: processor time of the whole run, or elapsed time."""
-        if of_processor:
-            known = [outcome.cpu_seconds for outcome in self.done.values() if outcome.cpu_seconds is not None]
-            n_rounds = [outcome.n_predicted or outcome.n_rounds for outcome in self.done.values()]
-            return fmean(known) / fmean(n_rounds) if known else None
-        passed = self.values("seconds_per_round")
-        return fmean(passed) if passed else None
+    @property
+    def seconds_a_round(self) -> float | None:
+        """Mean processor time per round over the seeds, of the whole run."""
+        known = self.values("cpu_seconds")
+        return fmean(known) / fmean(one.n_predicted or one.n_rounds for one in self.done.values()) if known else None
 
     @property
     def n_played(self) -> set[int]:
@@ -148,20 +133,9 @@ class Panel:
         return in_order(dict.fromkeys(name for cell in self.cells.values() for name in cell.entries))
 
     @property
-    def has_processor_times(self) -> bool:
-        """Whether the processor time of a run of every entry is known: the better measure on a busy machine."""
-        entries = [entry for cell in self.cells.values() for entry in cell.entries.values() if entry.done]
-        return all(any(run.cpu_seconds is not None for run in entry.done.values()) for entry in entries)
-
-    @property
     def rivals(self) -> list[str]:
         """The contenders that Accous is compared with."""
         return [name for name in self.contenders if name not in (OURS, *TOLD)]
-
-
-def in_order(contenders: Iterable[str]) -> list[str]:
-    """Return contenders in the order of tables: the unweighted one first, Accous and the bounds last."""
-    return _ordered(contenders, _FIRST_CONTENDERS, _LAST_CONTENDERS)
 
 
 def split_regret(outcomes: Iterable[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
@@ -240,11 +214,9 @@ def _make_entry(contender: str, outcomes: list[Outcome], usual_length: int) -> E
     return Entry(contender, length, dict(sorted(chosen.items())), [failed[seed] for seed in sorted(failed)])
 
 
-def _ordered(names: Iterable[str], first: tuple[str, ...], last: tuple[str, ...] = ()) -> list[str]:
-    """Return known names in their order, with other names in between in order of appearance."""
-    names = list(names)
-    others = [name for name in names if name not in first and name not in last]
-    return [name for name in first if name in names] + others + [name for name in last if name in names]
+def _ordered(names: Iterable[str], first: tuple[str, ...]) -> list[str]:
+    """Return known names in their order, then the others in order of appearance."""
+    return sorted(names, key=lambda name: first.index(name) if name in first else len(first))
 
 
 # --- by which measure contenders can be compared ---
@@ -298,34 +270,15 @@ def _risk_is_of_the_protocol(cell: Cell) -> bool:
     return cell.key.protocol != BATCH_FIRST
 
 
-# --- paired tests over seeds ---
+# --- paired tests over seeds, each contender against Accous ---
 
+LEVEL = 0.05
 _LEAST_PAIRS = 3
+_SMALLEST_GAP = 0.001
 
 
-class PairedTest(NamedTuple):
-    """A paired t-test: the mean difference, its spread, and its p-value.
-
-    Attributes
-    ----------
-    n : int
-        Number of pairs, one per seed.
-    difference : float
-        Mean error of the other contender minus that of Accous: positive if the other contender errs more.
-    std : float or None
-        Standard deviation of the differences; None for a single pair.
-    p : float or None
-        Two-sided p-value; None for a single pair.
-    """
-
-    n: int
-    difference: float
-    std: float | None
-    p: float | None
-
-
-def paired_test(others: Sequence[float], ours: Sequence[float]) -> PairedTest | None:
-    """Test two-sidedly whether paired errors have the same mean; return None if there are no pairs.
+def paired_p(others: Sequence[float], ours: Sequence[float]) -> float | None:
+    """Return the two-sided p-value of the hypothesis that paired errors have the same mean.
 
     The statistic is ``t = mean(d) / (std(d) / sqrt(n))``, where d are the differences of the pairs, against Student's
     distribution with n - 1 degrees of freedom. Two pairs are not enough for a test. Neither are differences that are
@@ -333,19 +286,13 @@ def paired_test(others: Sequence[float], ours: Sequence[float]) -> PairedTest | 
     """
     differences = np.asarray(others, dtype=float) - np.asarray(ours, dtype=float)
     n = len(differences)
-    if n == 0:
+    if n < _LEAST_PAIRS:
         return None
-    mean = float(differences.mean())
-    if n == 1:
-        return PairedTest(1, mean, None, None)
-    std = float(differences.std(ddof=1))
+    mean, std = float(differences.mean()), float(differences.std(ddof=1))
     # Relative to the differences: errors that differ by the same amount leave only rounding errors.
     if std <= 1e-12 * max(1.0, abs(mean)):
-        return PairedTest(n, mean, std, 1.0 if abs(mean) <= 1e-12 else None)
-    if n < _LEAST_PAIRS:
-        return PairedTest(n, mean, std, None)
-    t = mean / (std / np.sqrt(n))
-    return PairedTest(n, mean, std, float(2.0 * stats.t.sf(abs(t), n - 1)))
+        return 1.0 if abs(mean) <= 1e-12 else None
+    return float(2.0 * stats.t.sf(abs(mean) / (std / np.sqrt(n)), n - 1))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -367,83 +314,30 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in adjusted]
 
 
-# --- each contender against Accous ---
-
-LEVEL = 0.05
-_SMALLEST_GAP = 0.001
-_Place = TypeVar("_Place", bound=Hashable)
-
-
-class Gap(NamedTuple):
-    """How much better the oracle is than the unweighted classifier, and what share of this a contender gains.
+class AgainstOurs(NamedTuple):
+    """One contender against Accous in one cell.
 
     Attributes
     ----------
-    measure : str
-        ``"risk"`` if it is known exactly, otherwise ``"error"``.
-    mean : float
-        Mean of the contender.
-    width : float
-    share : float or None
-        None if the gap is too small for a meaningful share.
-    seeds : tuple of int
-        The seeds behind it.
-    """
-
-    measure: str
-    mean: float
-    width: float
-    share: float | None
-    seeds: tuple[int, ...] = ()
-
-
-def gap_closed(cell: Cell, contender: str, bound: str = ORACLE, *, all_seeds: bool = False) -> Gap | None:
-    """Return the share of the gap between the unweighted classifier and a bound that a contender closes.
-
-    ``(risk of FIX - risk of the contender) / (risk of FIX - risk of the bound)``, from means over the seeds of the cell
-    that all three have, or with ``all_seeds`` over all seeds that they have; the bound is the oracle or the limit. If
-    the risk is unknown, the error is used instead. A gap below 0.1 point has no share.
-
-    Returns
-    -------
-    Gap or None
-        None if one of the three is missing.
-    """
-    for measure in ("risk", "error"):
-        names = (contender, UNWEIGHTED, bound)
-        shared = cell.common_seeds(*names, measure=measure)
-        # All contenders of a table over the same seeds, even if some have more.
-        seeds = shared if all_seeds else [seed for seed in shared if seed in cell.seeds] or shared
-        if seeds:
-            ours, worst, best = (fmean(cell.entries[name].values(measure, seeds)) for name in names)
-            width = worst - best
-            return Gap(measure, ours, width, (worst - ours) / width if width >= _SMALLEST_GAP else None, tuple(seeds))
-    return None
-
-
-@dataclass(frozen=True)
-class AgainstOurs:
-    """One contender against Accous in one cell: the test, and its p-value adjusted for all tests of the table.
-
-    Attributes
-    ----------
-    test : PairedTest
-    adjusted_p : float or None
+    difference : float
+        Its mean minus that of Accous: positive if it errs more.
+    p : float or None
+        Of the paired test, adjusted for all tests of the table; None if it cannot be tested.
     measure : str
         ``"risk"`` if both have one, otherwise ``"error"``.
     is_paired : bool
         False for errors over different rounds, which are not tested.
     """
 
-    test: PairedTest
-    adjusted_p: float | None
-    measure: str = "error"
-    is_paired: bool = True
+    difference: float
+    p: float | None
+    measure: str
+    is_paired: bool
 
     @property
     def is_significant(self) -> bool:
         """Whether the difference is significant at the 5 % level after the correction."""
-        return self.adjusted_p is not None and self.adjusted_p < LEVEL
+        return self.p is not None and self.p < LEVEL
 
 
 def against_ours(panel: Panel) -> dict[tuple[str, str], AgainstOurs]:
@@ -460,35 +354,59 @@ def against_ours(panel: Panel) -> dict[tuple[str, str], AgainstOurs]:
         for shift, cell in panel.cells.items()
         if (against := _against(cell, name)) is not None
     }
-    adjusted = _adjusted({place: against.test for place, against in found.items()})
-    return {place: replace(against, adjusted_p=adjusted.get(place)) for place, against in found.items()}
+    p_values = {place: against.p for place, against in found.items() if against.p is not None}
+    adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+    return {place: against._replace(p=adjusted.get(place)) for place, against in found.items()}
 
 
 def _against(cell: Cell, contender: str) -> AgainstOurs | None:
-    """Return a difference without its adjusted p-value; None without a stream that both have."""
+    """Return a difference with its own p-value; None without a stream that both have."""
     fair = fair_pairing(cell, contender, OURS)
     pairing = fair or Pairing("error", cell.common_seeds(contender, OURS))
-    test = _test(cell, contender, pairing)
-    if test is None:
-        return None
-    return AgainstOurs(test if fair else _untested(test), None, pairing.measure, is_paired=fair is not None)
-
-
-def _test(cell: Cell, contender: str, pairing: Pairing) -> PairedTest | None:
     if not pairing.seeds:
         return None
     others, ours = (cell.entries[name].values(*pairing) for name in (contender, OURS))
-    return paired_test(others, ours)
+    p = paired_p(others, ours) if fair else None
+    return AgainstOurs(fmean(others) - fmean(ours), p, pairing.measure, is_paired=fair is not None)
 
 
-def _untested(test: PairedTest) -> PairedTest:
-    return test._replace(std=None, p=None)
+class Gap(NamedTuple):
+    """How much better a bound is than the unweighted classifier, and what share of this a contender gains.
+
+    Attributes
+    ----------
+    measure : str
+        ``"risk"`` if it is known exactly, otherwise ``"error"``.
+    mean : float
+        Mean of the contender.
+    width : float
+    share : float or None
+        None if the gap is below 0.1 point, too small for a meaningful share.
+    """
+
+    measure: str
+    mean: float
+    width: float
+    share: float | None
 
 
-def _adjusted(tests: Mapping[_Place, PairedTest]) -> dict[_Place, float]:
-    """Return Holm's p-values of those that have one."""
-    p_values = {place: test.p for place, test in tests.items() if test.p is not None}
-    return dict(zip(p_values, holm(list(p_values.values())), strict=True))
+def gap_closed(cell: Cell, contender: str, bound: str = ORACLE) -> Gap | None:
+    """Return the share of the gap between the unweighted classifier and a bound that a contender closes.
+
+    ``(risk of FIX - risk of the contender) / (risk of FIX - risk of the bound)``, from means over the seeds of the cell
+    that all three have; the bound is the oracle or the limit. If the risk is unknown, the error is used instead. None
+    if one of the three is missing.
+    """
+    for measure in ("risk", "error"):
+        names = (contender, UNWEIGHTED, bound)
+        shared = cell.common_seeds(*names, measure=measure)
+        # All contenders of a table over the same seeds, even if some have more.
+        seeds = [seed for seed in shared if seed in cell.seeds] or shared
+        if seeds:
+            ours, worst, best = (fmean(cell.entries[name].values(measure, seeds)) for name in names)
+            width = worst - best
+            return Gap(measure, ours, width, (worst - ours) / width if width >= _SMALLEST_GAP else None)
+    return None
 
 
 # --- who is lowest ---
@@ -621,9 +539,7 @@ class RegretSeries:
     regrets : dict of int to (dict of int to float)
         By the number of rounds, then by seed.
     exponent, standard_error : float or None
-        Result of the fit T^exponent; None if there are too few positive regrets.
-    n_slopes : int
-        Number of seeds that the exponent is averaged over; 0 for one fit through all points.
+        Of the fit T^exponent, over the seeds; None if fewer than three have two positive regrets.
     """
 
     key: CellKey
@@ -631,7 +547,6 @@ class RegretSeries:
     regrets: dict[int, dict[int, float]]
     exponent: float | None
     standard_error: float | None
-    n_slopes: int
 
     @property
     def lengths(self) -> list[int]:
@@ -667,36 +582,17 @@ def regret_series(outcomes: Iterable[Outcome]) -> list[RegretSeries]:
     ]
 
 
-def fitted_exponent(regrets: dict[int, dict[int, float]]) -> tuple[float | None, float | None, int]:
-    """Fit ``log regret = a + p log T`` by least squares.
+def fitted_exponent(regrets: dict[int, dict[int, float]]) -> tuple[float | None, float | None]:
+    """Fit ``log regret = a + p log T`` by least squares for each seed; return the mean p and its standard error.
 
-    The regrets of one seed may share random numbers, so each seed gets its own fit, and the standard error comes from
-    the spread of the slopes. With fewer than three such seeds, it comes from the residuals of one fit through all
-    points.
-
-    Regrets are by the number of rounds, then by seed. Returned are the exponent, its standard error, and the number of
-    seeds with their own fit, 0 for one fit through all points.
+    Regrets are by the number of rounds, then by seed. Those of one seed may share random numbers, so the standard
+    error comes from the spread of the slopes, of which there must be three.
     """
     by_seed: dict[int, list[tuple[float, float]]] = {}
     for length, values in regrets.items():
         for seed, regret in values.items():
-            if regret > 0.0 and length > 0:
+            if regret > 0.0:
                 by_seed.setdefault(seed, []).append((np.log(length), np.log(regret)))
-    slopes = [_slope(np.array(points))[0] for points in by_seed.values() if len({x for x, _ in points}) > 1]
-    if len(slopes) >= 3:
-        return fmean(slopes), stdev(slopes) / len(slopes) ** 0.5, len(slopes)
-    points = np.array([point for group in by_seed.values() for point in group]).reshape(-1, 2)
-    if len(np.unique(points[:, 0])) < 2:
-        return None, None, 0
-    return (*_slope(points), 0)
-
-
-def _slope(points: FloatArray) -> tuple[float, float | None]:
-    """Return the slope of the least-squares line and its standard error, which needs three points."""
-    x, y = points[:, 0] - points[:, 0].mean(), points[:, 1]
-    spread = float(x @ x)
-    slope = float(x @ y) / spread
-    if len(points) < 3:
-        return slope, None
-    residuals = y - y.mean() - slope * x
-    return slope, float(np.sqrt(residuals @ residuals / (len(points) - 2) / spread))
+    lines = [np.transpose(points) for points in by_seed.values() if len(points) > 1]
+    slopes = [float(np.polyfit(x, y, 1)[0]) for x, y in lines]
+    return (fmean(slopes), stdev(slopes) / len(slopes) ** 0.5) if len(slopes) >= 3 else (None, None)

@@ -14,20 +14,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from accous.exceptions import DataError, MissingExtraError, ParameterError
+from accous.exceptions import DataError, ParameterError
 from accous.text import count
 from accous_bench.aggregates import Aggregates, aggregate_rows, merge, read_aggregates, write_aggregates
-from accous_bench.contenders import LIMIT, ORACLE, PAPER_CONTENDERS, PREDICT_FIRST, PROTOCOLS
+from accous_bench.contenders import (
+    ENSEMBLE,
+    LIMIT,
+    ORACLE,
+    OURS,
+    PAPER_CONTENDERS,
+    PREDICT_FIRST,
+    UNWEIGHTED,
+)
 from accous_bench.grid import read_rows
-from accous_bench.paper import N_RUNS, PAPER_CELLS, is_papers_length, paper_result
+from accous_bench.paper import PAPER_CELLS, is_papers_length, paper_result
 from accous_bench.problems import get_problem, problem_names
 from accous_bench.spec import find_spec, read_spec, spec_names
 from accous_bench.statistics import (
-    ENSEMBLE,
-    OURS,
-    UNWEIGHTED,
     AgainstOurs,
     Cell,
     Entry,
@@ -38,7 +43,6 @@ from accous_bench.statistics import (
     best_contenders,
     counts_by_risk,
     gap_closed,
-    in_order,
     lowest,
     make_panels,
     paper_cells,
@@ -48,11 +52,8 @@ from accous_bench.statistics import (
     theory_exponent,
 )
 
-if TYPE_CHECKING:
-    from accous_bench.figures import Figure
-
 __all__ = [
-    "Report", "Table", "cell_table", "difference_table", "error_table", "protocol_table", "read_inputs",
+    "Report", "Table", "cell_table", "difference_table", "error_table", "read_inputs",
     "regret_table", "report_tables", "risk_table", "wins_table", "write_pages", "write_report",
 ]  # fmt: skip
 
@@ -95,13 +96,16 @@ class Table:
             [f"*{_escaped(self.title)}*", "", *lines, *([""] if notes else []), "  \n".join(notes)]
         ).rstrip()
 
-    def write_csv(self, path: Path) -> None:
-        """Write headings and rows, without marks and bold letters."""
+    def write_csv(self, folder: Path) -> Path:
+        """Write headings and rows, without marks and bold letters, into a file of the table's name."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.name}.csv"
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerows(
                 [re.sub(r" \[\d+\]|\*\*", "", cell) for cell in row] for row in (self.headings, *self.rows)
             )
+        return path
 
 
 def _line(cells: Iterable[str]) -> str:
@@ -184,13 +188,11 @@ def error_table(panel: Panel) -> Table:
             row.append(_error(cell, name, notes))
             if shift in with_paper:
                 found = paper_result(panel.dataset, shift, panel.batch_size, name)
-                row.append(DASH if found is None else f"{found.mean:.2f} ± {found.std / N_RUNS**0.5:.2f}")
+                row.append(DASH if found is None else f"{found.mean:.2f}")
         rows.append([*row, _milliseconds(panel, name)])
-    title = f"{_panel_title(panel)}: error in %, mean ± standard error over {_seeds(panel)}, {_rounds(panel)}"
+    title = f"{_panel_title(panel)}: error in %, {_seeds(panel)}, {_rounds(panel)}"
     if with_paper and not all(is_papers_length(cell.n_rounds) for cell in panel.cells.values()):
         title += " (the paper's streams have 10,000)"
-    time = "processor time" if panel.has_processor_times else "time"
-    title += f"; bold: lowest of those that played all rounds; ms: {time} of a round, scoring included."
     return Table(_panel_name("errors", panel), title, [*headings, "ms"], rows, notes.words)
 
 
@@ -224,12 +226,12 @@ def _shortcomings(cell: Cell, entry: Entry) -> Iterator[str]:
     """Yield what a reader needs to know before comparing this number with the others."""
     n_seeds = len(entry.done)
     if n_seeds and entry.n_rounds != cell.n_rounds:
-        yield f"{entry.n_rounds:,} rounds instead of {cell.n_rounds:,}: another stream, left out of the comparisons."
+        yield f"{entry.n_rounds:,} rounds instead of {cell.n_rounds:,}: another stream, not compared."
     if n_seeds > len(cell.seeds) and cell.is_complete(entry.contender):
         yield f"Ran on {n_seeds} seeds; the mean is over the seeds of the table."
     n_predicted = {outcome.n_predicted for outcome in entry.done.values()}
     if n_seeds and n_predicted != entry.n_played:
-        yield f"Played {max(n_predicted):,} of the rounds, drawn at random: it keeps nothing from one to the next."
+        yield f"{max(n_predicted):,} of the rounds, drawn at random."
     if n_seeds and not set(entry.done) >= set(cell.seeds):
         yield f"Seeds {', '.join(map(str, entry.done))} only."
     reasons: dict[str, list[int]] = {}
@@ -241,8 +243,7 @@ def _shortcomings(cell: Cell, entry: Entry) -> Iterator[str]:
 
 def _milliseconds(panel: Panel, name: str) -> str:
     entries = [cell.entries[name] for cell in panel.cells.values() if name in cell.entries]
-    times = [entry.seconds_a_round(of_processor=panel.has_processor_times) for entry in entries]
-    known = [seconds for seconds in times if seconds is not None]
+    known = [entry.seconds_a_round for entry in entries if entry.seconds_a_round is not None]
     return f"{1e3 * fmean(known):.3g}" if known else DASH
 
 
@@ -254,21 +255,16 @@ def risk_table(panel: Panel) -> Table | None:
     widths = [gap_closed(cell, UNWEIGHTED) for cell in panel.cells.values()]
     if not any(widths):
         return None
-    rows = [[name, *(_risk(cell, name) for cell in panel.cells.values())] for name in panel.contenders]
+    measure = "risk" if any(gap is not None and gap.measure == "risk" for gap in widths) else "error"
+    rows = [[name, *(_risk(cell, name, measure) for cell in panel.cells.values())] for name in panel.contenders]
     rows.append(["gap, points", *(DASH if gap is None else _per_cent(gap.width) for gap in widths)])
-    has_risk = any(gap is not None and gap.measure == "risk" for gap in widths)
-    has_limit = any(gap_closed(cell, UNWEIGHTED, LIMIT) for cell in panel.cells.values())
-    bounds = "FIX and the limit, then FIX and the oracle" if has_limit else "FIX and the oracle"
-    title = (
-        f"{_panel_title(panel)}: {'exact risk' if has_risk else 'error'} in %; in brackets the share of the gap "
-        f"between {bounds} that is closed, in %."
-    )
+    title = f"{_panel_title(panel)}: {'exact ' * (measure == 'risk')}{measure} in % (share of the gap closed)"
     return Table(_panel_name("risks", panel), title, ["contender", *panel.cells], rows)
 
 
-def _risk(cell: Cell, name: str) -> str:
+def _risk(cell: Cell, name: str, measure: str) -> str:
     gap = gap_closed(cell, name)
-    if gap is None:
+    if gap is None or gap.measure != measure:
         return DASH
     gaps = [gap_closed(cell, name, LIMIT), gap] if name not in (UNWEIGHTED, ORACLE) else []
     shares = [f"{100 * one.share:.0f}" for one in gaps if one is not None and one.share is not None]
@@ -282,21 +278,17 @@ def difference_table(panel: Panel) -> Table | None:
         return None
     names = [name for name in panel.rivals if any((name, shift) in found for shift in panel.cells)]
     rows = [[name, *(_difference(found.get((name, shift))) for shift in panel.cells)] for name in names]
-    n_tests = sum(against.adjusted_p is not None for against in found.values())
-    title = (
-        f"{_panel_title(panel)}: exact risk minus that of {OURS} in points (positive: {OURS} is lower), the error "
-        f"where no risk is known; p of the paired t-test over the seeds, after Holm's correction for "
-        f"{count(n_tests, 'test')}; bold: below 5 %; ≈: not on the same rounds, so not tested."
-    )
+    n_tests = sum(against.p is not None for against in found.values())
+    title = f"{_panel_title(panel)}: minus {OURS}, points (p after Holm's correction for {count(n_tests, 'test')})"
     return Table(_panel_name("differences", panel), title, ["contender", *panel.cells], rows)
 
 
 def _difference(against: AgainstOurs | None) -> str:
     if against is None:
         return DASH
-    words = _points(against.test.difference) if against.is_paired else f"≈ {_points(against.test.difference)}"
-    if against.adjusted_p is not None:
-        words += f" (p {'< 0.001' if against.adjusted_p < 0.001 else f'= {against.adjusted_p:.3f}'})"
+    words = _points(against.difference) if against.is_paired else f"≈ {_points(against.difference)}"
+    if against.p is not None:
+        words += f" (p {'< 0.001' if against.p < 0.001 else f'= {against.p:.3f}'})"
     return f"**{words}**" if against.is_significant else words
 
 
@@ -309,10 +301,7 @@ def wins_table(wins: Sequence[PaperWins]) -> Table:
     for name in PAPER_CONTENDERS:
         ours = [one.ours[one.stands_for_accous if name == ENSEMBLE else name] for one in wins]
         rows.append([name, str(wins[0].paper[name]), *(DASH if n_wins is None else str(n_wins) for n_wins in ours)])
-    title = (
-        f"In how many of the paper's {len(PAPER_CELLS)} cells ({wins[0].n_cells} were run) each contender has the "
-        "lowest error; ours by the exact risk where all have one; a shared cell counts for each of its winners."
-    )
+    title = f"In how many of the paper's {len(PAPER_CELLS)} cells ({wins[0].n_cells} were run) each is lowest"
     return Table("wins", title, ["contender", "paper", *(f"ours, with {one.stands_for_accous}" for one in wins)], rows)
 
 
@@ -328,45 +317,13 @@ def cell_table(panels: Sequence[Panel]) -> Table:
         title = dataset_title(cell.key.dataset)
         where = [title, f"{shift}, {batch_size}", DASH if published is None else f"{published.mean:.1f}"]
         rows.append([*where, *map(_per_cent, means), *winners])
-    title = (
-        "The paper's cells (data, then shift and rows a round): the paper's error of its method, then our exact risk "
-        "(the error where some contender has no risk) of the same method, of our default and of the true ratio, in %; "
-        "last, who is lowest of the paper's eight, and with our default among them."
-    )
-    headings = ["data", "shift, N_t", "paper", ENSEMBLE, OURS, ORACLE, "lowest", f"with {OURS}"]
+    title = "The paper's cells: its error in %, then our exact risk (the error where some contender has no risk)"
+    headings = ["data", "shift, N_t", "paper", ENSEMBLE, OURS, ORACLE, "lowest of its eight", f"with {OURS}"]
     return Table("cells", title, headings, rows)
 
 
 def _known(cell: Cell, name: str, measure: str) -> list[float]:
     return cell.entries[name].values(measure, cell.seeds) if cell.is_complete(name) else []
-
-
-def protocol_table(panels: Sequence[Panel]) -> Table:
-    """Return the errors under each protocol, from panels that differ in nothing else."""
-    shifts = [shift for shift in panels[0].cells if all(shift in panel.cells for panel in panels)]
-    names = in_order(set.intersection(*(set(panel.contenders) for panel in panels)))
-    columns = [(shift, panel) for shift in shifts for panel in panels]
-    rows = []
-    for name in names:
-        cells = [panel.cells[shift] for shift, panel in columns]
-        shared = [set(cell.common_seeds(name)) for cell in cells if name in cell.entries]
-        seeds = sorted(set.intersection(*shared)) if len(shared) == len(cells) else []
-        rows.append(
-            [name, *(_mean_and_error(cell.entries[name].values("error", seeds)) if seeds else DASH for cell in cells)]
-        )
-    first = panels[0]
-    title = (
-        f"{dataset_title(first.dataset)}, N_t = {first.batch_size}: error in % under each protocol, on the same seeds."
-    )
-    headings = ["contender", *(f"{shift}, {panel.protocol}" for shift, panel in columns)]
-    return Table(file_name("protocols", first.dataset, first.n_reference, first.batch_size), title, headings, rows)
-
-
-def _protocol_tables(panels: Sequence[Panel]) -> Iterator[Table]:
-    groups: dict[tuple[Any, ...], list[Panel]] = {}
-    for panel in sorted(panels, key=lambda panel: PROTOCOLS.index(panel.protocol)):
-        groups.setdefault((panel.dataset, panel.n_reference, panel.batch_size), []).append(panel)
-    return (protocol_table(group) for group in groups.values() if len(group) > 1)
 
 
 def regret_table(series: Sequence[RegretSeries]) -> Table:
@@ -382,10 +339,7 @@ def regret_table(series: Sequence[RegretSeries]) -> Table:
         rows.append(
             [one.key.shift, one.contender, *regrets, fitted, DASH if theory is None else f"{round(3 * theory)}/3"]
         )
-    title = (
-        f"{dataset_title(series[0].key.dataset)}: cumulative dynamic regret of the ratio by the number of rounds T, "
-        "mean over seeds; the exponent p of the fit T^p ± its standard error, and the theory's."
-    )
+    title = f"{dataset_title(series[0].key.dataset)}: cumulative dynamic regret, and the exponent p of the fit T^p"
     return Table(
         "regret", title, ["shift", "contender", *(f"T = {length:,}" for length in lengths), "p", "theory"], rows
     )
@@ -394,14 +348,12 @@ def regret_table(series: Sequence[RegretSeries]) -> Table:
 def report_tables(aggregates: Aggregates) -> list[Table]:
     """Return every table that the aggregates have numbers for; those over all panels come first."""
     for_tables, for_regret = split_regret(aggregates.outcomes)
-    panels = make_panels(for_tables)
-    headline = [panel for panel in panels if panel.protocol == PREDICT_FIRST] or panels
-    wins, series = paper_wins(headline), regret_series(for_regret)
+    panels, series = make_panels(for_tables), regret_series(for_regret)
+    wins = paper_wins(panels)
     tables = [wins_table(wins)] if wins else []
-    for panel in headline:
+    for panel in panels:
         made = (error_table(panel), risk_table(panel), difference_table(panel))
         tables += [table for table in made if table is not None]
-    tables += _protocol_tables(panels)
     return tables + ([regret_table(series)] if series else [])
 
 
@@ -410,12 +362,11 @@ def report_tables(aggregates: Aggregates) -> list[Table]:
 
 @dataclass(frozen=True)
 class Report:
-    """The result of writing a report: its files, the number of runs behind it, and why there are no figures, if so."""
+    """The result of writing a report: its files, and the number of runs behind it."""
 
     files: list[Path]
     n_done: int
     n_failed: int
-    missing_figures: str | None
 
 
 def read_inputs(paths: Sequence[Path]) -> Aggregates:
@@ -456,73 +407,67 @@ def write_report(paths: Sequence[Path], output: Path, *, has_figures: bool = Tru
     output : Path
         Created if it does not exist; files of an earlier report are replaced.
     has_figures : bool, default=True
-
-    Returns
-    -------
-    Report
-        Without matplotlib there are no figures, and ``missing_figures`` says so.
     """
+    from accous_bench.figures import draw_figures
+
     aggregates = read_inputs(paths)
     tables = report_tables(aggregates)
-    figures: list[Figure] = []
-    missing = None
-    if has_figures:
-        try:
-            figures = _draw(aggregates)
-        except MissingExtraError as error:
-            missing = str(error)
+    figures = draw_figures(aggregates) if has_figures else []
     files = [output / "report.md", output / "aggregates.json"]
-    for folder in ("tables", "figures") if figures else ("tables",):
-        (output / folder).mkdir(parents=True, exist_ok=True)
-    parts = ["# Benchmark report", _bullets(_origin(aggregates))]
+    output.mkdir(parents=True, exist_ok=True)
+    parts = ["# Benchmark report", _bullets(_origin(aggregates).values()), LEGEND]
     parts += [table.markdown() for table in tables]
     parts += [f"![{_escaped(one.caption)}](figures/{one.name}.png)\n\n*{_escaped(one.caption)}*" for one in figures]
     settings = aggregates.provenance["settings"]
     parts += ["Settings:", _bullets(f"{name}: {one}" for name, found in settings.items() for one in found)]
     files[0].write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     write_aggregates(aggregates, files[1])
-    for table in tables:
-        files.append(output / "tables" / f"{table.name}.csv")
-        table.write_csv(files[-1])
+    files += [table.write_csv(output / "tables") for table in tables]
     for figure in figures:
+        (output / "figures").mkdir(exist_ok=True)
         files += [output / "figures" / f"{figure.name}{suffix}" for suffix in (".svg", ".png")]
         files[-2].write_text(figure.svg, encoding="utf-8")
         files[-1].write_bytes(figure.png)
     n_done = sum(outcome.is_done for outcome in aggregates.outcomes)
-    return Report(files, n_done, len(aggregates.outcomes) - n_done, missing)
+    return Report(files, n_done, len(aggregates.outcomes) - n_done)
 
 
-def _draw(aggregates: Aggregates) -> list[Figure]:
-    try:
-        import matplotlib  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("Figures need matplotlib: pip install 'accous[plot]'.") from error
-    from accous_bench.figures import draw_figures
-
-    return draw_figures(aggregates)
-
-
-def _origin(aggregates: Aggregates) -> Iterator[str]:
-    """Yield where the numbers come from: runs, dates, machine, versions."""
+def _origin(aggregates: Aggregates) -> dict[str, str]:
+    """Return where the numbers come from: runs, dates, machine, versions."""
     origin = aggregates.provenance
-    n_done = sum(outcome.is_done for outcome in aggregates.outcomes)
-    n_failed = len(aggregates.outcomes) - n_done
-    specs, machines = (", ".join(origin[name]) or DASH for name in ("specs", "machines"))
-    first, last = ((origin[name] or DASH)[:10] for name in ("first", "last"))
-    yield f"{count(n_done, 'run')}, {n_failed} failed, {origin['superseded']} replaced by later ones; specs: {specs}"
-    yield f"from {first} to {last} on {machines}"
-    yield f"commit {', '.join(origin['commits']) or DASH}"
-    yield ", ".join(f"{name} {' or '.join(found)}" for name, found in origin["versions"].items())
+    n_failed = sum(not outcome.is_done for outcome in aggregates.outcomes)
+    days = sorted({(origin[name] or DASH)[:10] for name in ("first", "last")})
+    return {
+        "runs": count(len(aggregates.outcomes), "run") + (f", {n_failed} failed" if n_failed else ""),
+        "dates": " to ".join(days),
+        "machine": ", ".join(origin["machines"]) or DASH,
+        "commits": ", ".join(origin["commits"]) or DASH,
+        "versions": ", ".join(f"{name} {' or '.join(found)}" for name, found in origin["versions"].items()),
+    }
 
 
 # --- the pages of the documentation ---
 
 HEADLINE = ("table3", "table1", "table2", "images", "images_tuned")
+LEGEND = (
+    "Errors and risks are in %, means over the seeds, errors with ± their standard error. The paper's are beside them. "
+    "**Bold** is the lowest error of those that played all rounds. The risk is exact. In brackets is the share of the "
+    "gap between FIX and the limit, then FIX and the oracle, that a contender closes. Differences are of risks, or of "
+    "errors where no risk is known, with the p of a paired t-test over the seeds. Those with ≈ are not on the same "
+    "rounds and not tested. ms is processor time a round."
+)
+_COMMANDS = (
+    "`accous bench run SPEC` runs a spec. `accous bench report results/SPEC -o report` writes `aggregates.json`, which "
+    "is kept as `benchmarks/results/SPEC.json`. `python -m accous_bench.tables docs benchmarks/results` writes every "
+    "page of results from these files. Every contender's settings: [CSV](settings.csv)."
+)
 _SHOWN = re.compile(
     r"table3/comparison-gaussian-1000|natural/drift|regret/regret-.*|figures/switches-.*|weights/weights-.*squ64.*|"
     r"label_shift/comparison-.*"
 )
 """The figures that pages show, by spec and name."""
+_PRINTED = re.compile(r"(errors|risks|regret)(?!.*(fresh-rows|batch-first)).*")
+"""The tables that pages show; the others are only kept as CSV."""
 
 
 def write_pages(docs: Path, results: Path, *, has_figures: bool = True) -> list[Path]:
@@ -532,51 +477,58 @@ def write_pages(docs: Path, results: Path, *, has_figures: bool = True) -> list[
     """
     folder = docs / "results"
     folder.mkdir(parents=True, exist_ok=True)
-    specs = [name for name in spec_names() if (results / f"{name}.json").is_file()]
-    pages = [_write_spec_page(docs, results / f"{name}.json", has_figures=has_figures) for name in specs]
-    panels = make_panels(read_inputs([results / f"{name}.json" for name in HEADLINE]).outcomes)
-    headline = [panel for panel in panels if panel.protocol == PREDICT_FIRST]
+    found = {name: read_aggregates(path) for name in spec_names() if (path := results / f"{name}.json").is_file()}
+    pages = [_write_spec_page(docs, name, aggregates, has_figures) for name, aggregates in found.items()]
+    headline = make_panels(merge(found[name] for name in HEADLINE).outcomes)
     tables = {table.name: table for table in (cell_table(headline), wins_table(paper_wins(headline)))}
     page = docs / "results.md"
     text = page.read_text(encoding="utf-8")
-    filled = _MARKED.sub(lambda found: f"{found[1]}\n{tables[found[2]].markdown()}\n\n{found[3]}", text)
+    filled = _MARKED.sub(lambda mark: f"{mark[1]}\n{tables[mark[2]].markdown()}\n\n{mark[3]}", text)
     page.write_text(filled, encoding="utf-8")
     for table in tables.values():
-        table.write_csv(folder / f"{table.name}.csv")
-    return [page, *pages, _write_settings(folder, {name: read_aggregates(results / f"{name}.json") for name in specs})]
+        table.write_csv(folder)
+    return [page, *pages, _write_settings(folder, found)]
 
 
-def _write_spec_page(docs: Path, source: Path, *, has_figures: bool) -> Path:
-    """Write what a spec runs, its tables and figures; tables also as CSV in a folder of the page's name."""
-    spec, aggregates = read_spec(find_spec(source.stem)), read_aggregates(source)
-    page = docs / "results" / f"{spec.name}.md"
-    tables = [] if spec.name == "figures" else report_tables(aggregates)
+def _write_spec_page(docs: Path, name: str, aggregates: Aggregates, has_figures: bool) -> Path:
+    """Write what a spec runs, its tables and figures; all tables as CSV in a folder of the page's name."""
+    spec, folder = read_spec(find_spec(name)), docs / "results"
+    tables = [] if name == "figures" else [table for table in report_tables(aggregates) if table.name != "wins"]
     parts = [f"# {spec.title}", " ".join(spec.description.split())]
     for table in tables:
-        page.with_suffix("").mkdir(exist_ok=True)
-        table.write_csv(page.with_suffix("") / f"{table.name}.csv")
-        parts += [table.markdown(), f"[As CSV]({spec.name}/{table.name}.csv)"]
+        table.write_csv(folder / name)
+    parts += [table.markdown() for table in tables if _PRINTED.fullmatch(table.name)]
+    if tables:
+        links = ", ".join(f"[{table.name}]({name}/{table.name}.csv)" for table in tables)
+        parts.append(f"[How to read the tables](settings.md). As CSV: {links}.")
     from accous_bench.figures import drawing, possible_figures
 
-    for name, caption, draw in possible_figures(aggregates):
-        if _SHOWN.fullmatch(f"{spec.name}/{name}"):
-            parts.append(f"![{_escaped(caption)}](../images/results-{name}.png)")
+    for figure, caption, draw in possible_figures(aggregates):
+        if _SHOWN.fullmatch(f"{name}/{figure}"):
+            parts.append(f"![{_escaped(caption)}](../images/results-{figure}.png)")
             if has_figures:
-                (docs / "images" / f"results-{name}.png").write_bytes(drawing(draw, name).png)
+                (docs / "images" / f"results-{figure}.png").write_bytes(drawing(draw, figure)[1])
+    page = folder / f"{name}.md"
     page.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     return page
 
 
 def _write_settings(folder: Path, found: dict[str, Aggregates]) -> Path:
-    """Write the appendix: the command of every spec, where its numbers come from, and every contender's settings."""
-    parts = ["# Settings and commands", "Every page of results is written by one command from the kept aggregates:"]
-    parts.append("`python -m accous_bench.tables docs benchmarks/results`")
-    for name, aggregates in found.items():
-        command = f"`accous bench run {name}`, `accous bench report results/{name} -o report`; kept as"
-        parts += [f"## {name}", f"{command} `benchmarks/results/{name}.json`.", _bullets(_origin(aggregates))]
-        settings = aggregates.provenance["settings"]
-        parts.append(_bullets(f"{contender}: {one}" for contender, each in settings.items() for one in each))
+    """Write how to read the tables, where the numbers come from, and every contender's settings as CSV."""
+    origins = {name: _origin(aggregates) for name, aggregates in found.items()}
+    headings = ["spec", *next(iter(origins.values()))]
+    origin = Table(
+        "origin", "Where the numbers come from", headings, [[name, *o.values()] for name, o in origins.items()]
+    )
+    rows = [
+        [name, contender, " ".join(one.split())]
+        for name, aggregates in found.items()
+        for contender, each in aggregates.provenance["settings"].items()
+        for one in each
+    ]
+    Table("settings", "", ["spec", "contender", "settings"], rows).write_csv(folder)
     page = folder / "settings.md"
+    parts = ["# Settings and commands", LEGEND, _COMMANDS, origin.markdown()]
     page.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     return page
 

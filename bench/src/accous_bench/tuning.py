@@ -10,14 +10,12 @@ over the backbone's weights, V and c, by Adam. Some rows of every class are set 
 smallest mean loss on these rows are kept.
 
 A network treats rows that it was trained on differently from fresh rows of the same distribution. With such features
-the ratio finds a shift where there is none. There are two remedies:
+the ratio finds a shift where there is none. Therefore network k is trained on all rows but those of fold k. With n(i)
+the fold of reference row i,
 
-- hold-out: one network is trained on some of the labelled rows, and the others are the reference;
-- folds: network k is trained on all rows but those of fold k. With n(i) the fold of reference row i,
+.. math::
 
-  .. math::
-
-      e(x_i) = f_{n(i)}(x_i), \qquad e(x) = \text{mean}_k \, f_k(x) \text{ for every other row } x.
+    e(x_i) = f_{n(i)}(x_i), \qquad e(x) = \text{mean}_k \, f_k(x) \text{ for every other row } x.
 
 Features of different networks need not be comparable, but their means are: folds have the same size, so both lines have
 the same expectation for rows of one distribution, whatever the networks are. A log-linear ratio compares means, so it
@@ -40,7 +38,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils.validation import column_or_1d
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -50,12 +47,12 @@ from accous.deep.features import BackboneFeatures, Learned
 from accous.deep.networks import Backbone, one_torch_thread
 from accous.deep.rows import EmbeddingCache, LateBar, Rows, open_cache
 from accous.exceptions import DataError, ParameterError
-from accous.parameters import require_integer, require_number
-from accous.text import count
+from accous.model.tasks import read_labels
+from accous.text import require_integer, require_number
 
 __all__ = [
-    "CrossFitted", "MeanOfNetworks", "Training", "TunedFeatures", "Tuning", "cross_fit", "deal_folds",
-    "features_cache", "fine_tune", "key_of_training", "read_labels", "set_aside", "tuned_features",
+    "MeanOfNetworks", "TunedFeatures", "Tuning", "cross_fit", "deal_folds", "features_cache", "fine_tune",
+    "key_of_training", "set_aside", "tuned_features",
 ]  # fmt: skip
 
 _random_numbers = threading.Lock()
@@ -103,19 +100,6 @@ def fine_tune(
                 best = deepcopy(backbone.module.state_dict())  # it may hold more than tensors
     backbone.module.load_state_dict(best)
     return losses
-
-
-def read_labels(y: Any, n_rows: int) -> IntArray:
-    """Return the labels as numbers that start at 0."""
-    if y is None:
-        raise DataError("Training a backbone needs the reference's labels: call fit(X, y).")
-    labels = column_or_1d(y)
-    if len(labels) != n_rows:
-        raise DataError(f"There are {count(n_rows, 'row')} but {count(len(labels), 'label')}.")
-    classes, codes = np.unique(labels, return_inverse=True)
-    if len(classes) < 2:
-        raise DataError("Fine-tuning needs labels of at least two classes, got one.")
-    return codes.astype(np.int64)
 
 
 def set_aside(labels: IntArray, share: float, generator: np.random.Generator) -> tuple[IntArray, IntArray]:
@@ -211,71 +195,49 @@ Embed = Callable[[Backbone, IntArray], NDArray[np.float32]]
 """Sends the rows at some places through a frozen backbone."""
 
 
-@dataclass(frozen=True)
-class CrossFitted:
-    """What training leaves behind.
-
-    Attributes
-    ----------
-    backbone : Backbone
-        The frozen network for all rows but the reference's own.
-    reference_indices : array of int
-        The rows that are the reference.
-    embeddings : array of shape (len(reference_indices), d)
-        Their embeddings, each from a network that has not seen the row, unless cross-fitting is off.
-    losses : list of list of float
-        The validation losses of each network, by epoch.
-    """
-
-    backbone: Backbone
-    reference_indices: IntArray
-    embeddings: NDArray[np.float32]
-    losses: list[list[float]]
-
-
-@dataclass(frozen=True)
-class Training:
-    """The labelled rows, and how to train on them."""
-
-    rows: Rows
-    labels: IntArray
-    tuning: Tuning
-    seed: int
-    verbose: bool
-
-    def tuned(self, make: Callable[[], Backbone], indices: IntArray) -> tuple[Backbone, list[float]]:
-        """Return a backbone that was trained on some rows and then frozen, and its validation losses."""
-        backbone = make()
-        losses = fine_tune(
-            backbone, self.rows, self.labels, self.tuning, indices=indices, seed=self.seed, verbose=self.verbose
-        )
-        return backbone.frozen(), losses
-
-
 def cross_fit(
-    how: Any, make: Callable[[], Backbone], training: Training, embed: Embed, *, hold_out_share: float
-) -> CrossFitted:
-    """Train as ``how`` says: ``"none"``, ``"hold_out"`` or a number of folds.
+    n_folds: int,
+    make: Callable[[], Backbone],
+    train: Callable[[Backbone, IntArray], list[float]],
+    labels: IntArray,
+    embed: Embed,
+    generator: np.random.Generator,
+) -> tuple[Backbone, NDArray[np.float32], list[list[float]]]:
+    """Train a network without each fold.
 
     Parameters
     ----------
-    how : str or int
+    n_folds : int
     make : callable
         Returns the untrained backbone, with the same weights in every call.
-    training : Training
+    train : callable
+        Trains a backbone on the rows at some places, and returns its validation losses by epoch.
+    labels : array of int
     embed : callable
-    hold_out_share : float
-        Share of every class that a hold-out keeps as reference.
+    generator : numpy.random.Generator
+
+    Returns
+    -------
+    backbone : Backbone
+        The frozen mean of all networks, for fresh rows.
+    embeddings : array of shape (n_rows, d)
+        Of every row, from the network that has not seen it.
+    losses : list of list of float
     """
-    all_indices = np.arange(len(training.rows))
-    generator = np.random.default_rng([training.seed, 1])
-    if how not in ("none", "hold_out"):
-        return _with_folds(deal_folds(training.labels, how, generator), make, training, embed)
-    reference_indices = training_indices = all_indices
-    if how == "hold_out":
-        reference_indices, training_indices = set_aside(training.labels, hold_out_share, generator)
-    backbone, losses = training.tuned(make, training_indices)
-    return CrossFitted(backbone, reference_indices, embed(backbone, reference_indices), [losses])
+    folds = deal_folds(labels, n_folds, generator)
+    backbones: list[Backbone] = []
+    losses: list[list[float]] = []
+    pieces: list[NDArray[np.float32]] = []
+    fold_indices = [np.flatnonzero(folds == fold) for fold in range(n_folds)]
+    for fold, indices in enumerate(fold_indices):
+        backbone = make()
+        losses.append(train(backbone, np.flatnonzero(folds != fold)))
+        backbones.append(backbone.frozen())
+        pieces.append(embed(backbones[-1], indices))
+    embeddings = np.empty((len(folds), pieces[0].shape[1]), dtype=np.float32)
+    embeddings[np.concatenate(fold_indices)] = np.concatenate(pieces)
+    mean = MeanOfNetworks([backbone.module for backbone in backbones])
+    return replace(backbones[0], module=mean).frozen(), embeddings, losses
 
 
 def deal_folds(labels: IntArray, n_folds: int, generator: np.random.Generator) -> IntArray:
@@ -287,24 +249,6 @@ def deal_folds(labels: IntArray, n_folds: int, generator: np.random.Generator) -
     folds = np.empty(len(labels), dtype=np.int64)
     folds[by_class] = np.arange(len(labels)) % n_folds  # goes on from class to class, so that all folds fill up equally
     return folds
-
-
-def _with_folds(folds: IntArray, make: Callable[[], Backbone], training: Training, embed: Embed) -> CrossFitted:
-    backbones: list[Backbone] = []
-    losses: list[list[float]] = []
-    pieces: list[NDArray[np.float32]] = []
-    fold_indices = [np.flatnonzero(folds == fold) for fold in np.unique(folds)]
-    for fold, indices in enumerate(fold_indices):
-        backbone, found = training.tuned(make, np.flatnonzero(folds != fold))
-        backbones.append(backbone)
-        losses.append(found)
-        pieces.append(embed(backbone, indices))
-    embeddings = np.empty((len(folds), pieces[0].shape[1]), dtype=np.float32)
-    for indices, piece in zip(fold_indices, pieces, strict=True):
-        embeddings[indices] = piece
-    mean = MeanOfNetworks([backbone.module for backbone in backbones])
-    backbone = replace(backbones[0], module=mean).frozen()
-    return CrossFitted(backbone, np.arange(len(folds)), embeddings, losses)
 
 
 class MeanOfNetworks(nn.Module):
@@ -326,14 +270,10 @@ class TunedFeatures(BackboneFeatures):
     ----------
     backbone, image_size, n_components, max_norm, batch_size, cache, n_jobs, verbose, random_state
         As for `accous.deep.BackboneFeatures`.
-    cross_fit : int, "hold_out" or "none", default=5
-        How reference rows are kept from being described by a network that has seen them. A number trains that many
-        networks, each without one fold of the rows. ``fit_transform`` describes a row of the reference by the network
-        that has not seen it, and ``transform`` describes fresh rows by the mean of all networks. ``"hold_out"`` trains
-        one network on some rows; the others, ``reference_indices_``, are your reference. ``"none"`` trains on all
-        rows, and the ratio mistakes for drift what the network has learned by heart.
-    hold_out_share : float, default=0.5
-        Share of every class that ``"hold_out"`` keeps as reference.
+    cross_fit : int, default=5
+        How many networks are trained, each without one fold of the rows. ``fit_transform`` describes a row of the
+        reference by the network that has not seen it, and ``transform`` describes fresh rows by the mean of all: the
+        ratio would mistake for drift what a network has learned by heart.
     max_epochs : int, default=20
     patience : int, default=3
         Training stops after this many epochs without a smaller validation loss, or after ``max_epochs``.
@@ -344,13 +284,10 @@ class TunedFeatures(BackboneFeatures):
 
     Attributes
     ----------
-    reference_indices_ : array of int
-        The rows given to ``fit`` that are the reference: all, or those that a hold-out has kept.
     validation_losses_ : list of list of float
         For each network that was trained, the loss after each epoch.
     """
 
-    reference_indices_: IntArray
     validation_losses_: list[list[float]]
 
     def __init__(
@@ -360,8 +297,7 @@ class TunedFeatures(BackboneFeatures):
         image_size: int | None = None,
         n_components: int | None = 512,
         max_norm: float = 5.0,
-        cross_fit: int | str = 5,
-        hold_out_share: float = 0.5,
+        cross_fit: int = 5,
         max_epochs: int = 20,
         patience: int = 3,
         learning_rate: float = 1e-3,
@@ -384,20 +320,10 @@ class TunedFeatures(BackboneFeatures):
             random_state=random_state,
         )
         self.cross_fit = cross_fit
-        self.hold_out_share = hold_out_share
         self.max_epochs = max_epochs
         self.patience = patience
         self.learning_rate = learning_rate
         self.validation_share = validation_share
-
-    def fit_transform(self, X: Any, y: Any = None) -> FloatArray:
-        """Fit, and return the features of the reference; with folds, of networks that have not seen the row."""
-        if self.cross_fit == "hold_out":
-            raise ParameterError(
-                'fit_transform gives features of all rows, but cross_fit="hold_out" trains on some of them: call '
-                "fit(X, y), and transform the rows at reference_indices_; or choose a number of folds."
-            )
-        return super().fit_transform(X, y)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -406,26 +332,26 @@ class TunedFeatures(BackboneFeatures):
 
     def _learn(self, load: Callable[[], Backbone], rows: Rows, y: Any, seed: int) -> Learned:
         tuning = Tuning(self.max_epochs, self.patience, self.learning_rate, self.validation_share, self.batch_size)
-        found = cross_fit(
-            self.cross_fit,
-            load,
-            Training(rows, read_labels(y, len(rows)), tuning, seed, bool(self.verbose)),
-            lambda backbone, indices: self._embed(backbone, rows, indices),
-            hold_out_share=self.hold_out_share,
-        )
-        known = {"reference_indices_": found.reference_indices, "validation_losses_": found.losses}
-        return Learned(found.backbone, found.embeddings, known)
+        _, labels = read_labels(y, len(rows), reader=type(self).__name__)
+
+        def train(backbone: Backbone, indices: IntArray) -> list[float]:
+            return fine_tune(backbone, rows, labels, tuning, indices=indices, seed=seed, verbose=bool(self.verbose))
+
+        def embed(backbone: Backbone, indices: IntArray) -> NDArray[np.float32]:
+            return self._embed(backbone, rows, indices)
+
+        generator = np.random.default_rng([seed, 1])
+        backbone, embeddings, losses = cross_fit(self.cross_fit, load, train, labels, embed, generator)
+        return Learned(backbone, embeddings, {"validation_losses_": losses})
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         for name in ("max_epochs", "patience"):
             require_integer(name, getattr(self, name), at_least=1)
         require_number("learning_rate", self.learning_rate)
-        for name in ("validation_share", "hold_out_share"):
-            if require_number(name, getattr(self, name)) >= 1:
-                raise ParameterError(f"{name} must be below 1, got {getattr(self, name)!r}.")
-        if self.cross_fit not in ("none", "hold_out"):
-            require_integer("cross_fit", self.cross_fit, at_least=2, or_else=', "hold_out" or "none"')
+        if require_number("validation_share", self.validation_share) >= 1:
+            raise ParameterError(f"validation_share must be below 1, got {self.validation_share!r}.")
+        require_integer("cross_fit", self.cross_fit, at_least=2)
 
 
 # --- features on disk, so that no network is trained twice ---
@@ -443,13 +369,12 @@ def features_cache() -> EmbeddingCache:
 
 
 def key_of_training(backbone: TunedFeatures, images: NDArray[Any], labelled: IntArray, labels: IntArray) -> str | None:
-    """Return a digest of what the features of all images depend on; None if they are not kept.
+    """Return a digest of what the features of all images depend on; None for a network that has no name.
 
     These are the parameters, the images, which of them are labelled and how, the versions of PyTorch and numpy, and the
-    code of `accous.deep` and of this file. A network of the user's has no name to keep it under, and a hold-out leaves
-    a reference that only the training knows.
+    code of `accous.deep` and of this file.
     """
-    if not isinstance(backbone.backbone, str) or backbone.cross_fit == "hold_out":
+    if not isinstance(backbone.backbone, str):
         return None
     parameters = {name: value for name, value in sorted(backbone.get_params().items()) if name not in _NO_MATTER}
     digest = hashlib.sha256(repr([parameters, str(torch.__version__), np.__version__]).encode())
@@ -461,31 +386,18 @@ def key_of_training(backbone: TunedFeatures, images: NDArray[Any], labelled: Int
     return digest.hexdigest()
 
 
-def tuned_features(
-    backbone: TunedFeatures, images: NDArray[Any], labelled: IntArray, labels: IntArray
-) -> tuple[FloatArray, IntArray]:
-    """Train a backbone on the labelled images; return features of all, and which labelled rows are the reference.
+def tuned_features(backbone: TunedFeatures, images: NDArray[Any], labelled: IntArray, labels: IntArray) -> FloatArray:
+    """Train a backbone on the labelled images and return features of all.
 
-    With folds, an image of the reference gets the features of the network that has not seen it. The features of a
-    named backbone are kept in the user's cache folder, except with a hold-out, and the next call only reads them.
+    A labelled image gets the features of the network that has not seen it. The features of a named backbone are kept in
+    the user's cache folder, and the next call only reads them.
     """
     key, cache = key_of_training(backbone, images, labelled, labels), features_cache()
-    if key is None:
-        return _trained_features(backbone, images, labelled, labels)
-    features = cache.read(key, len(images), np.float64)
+    features = None if key is None else cache.read(key, len(images), np.float64)
     if features is None:
-        features, _ = _trained_features(backbone, images, labelled, labels)
-        cache.write(key, features)
-    return features, np.arange(len(labelled))
-
-
-def _trained_features(
-    backbone: TunedFeatures, images: NDArray[Any], labelled: IntArray, labels: IntArray
-) -> tuple[FloatArray, IntArray]:
-    if backbone.cross_fit == "hold_out":
-        features = backbone.fit(images[labelled], labels).transform(images)
-    else:
         reference = backbone.fit_transform(images[labelled], labels)
         features = backbone.transform(images)
         features[labelled] = reference
-    return features, backbone.reference_indices_
+        if key is not None:
+            cache.write(key, features)
+    return features

@@ -342,7 +342,7 @@ else:
 
 MANIFEST_NAME = "manifest.json"
 _FORMAT = "accous"
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -380,10 +380,11 @@ def read_manifest(folder: Path) -> Manifest:
     if content is None or content.get("format") != _FORMAT:
         raise CheckpointError(f"{path} was not written by accous: give the folder that a model was saved to.")
     format_version = content.get("version")
-    if isinstance(format_version, int) and format_version > _VERSION:
+    if isinstance(format_version, int) and format_version != _VERSION:
+        is_newer = format_version > _VERSION
+        writer, advice = ("a newer", "upgrade accous") if is_newer else ("an earlier", "fit the model again")
         raise CheckpointError(
-            f"{folder} was written by a newer accous (format {format_version}); this one reads up to {_VERSION}: "
-            "upgrade accous."
+            f"{folder} was written by {writer} accous (format {format_version}; this one reads {_VERSION}): {advice}."
         )
     try:
         if content.pop("checksum", None) != _checksum(content):

@@ -1,6 +1,7 @@
-"""The command line, ``accous``: one file per command, which parses, calls and prints.
+"""The command line, ``accous``: one file per command, `options` that they share, and a `simulated` stream.
 
-Commands import what they need when they run, so that ``accous --help`` answers at once.
+Each parses, calls and prints. Commands import what they need when they run, so that ``accous --help`` answers at
+once.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from accous.cli import adapt, ask, backtest, demo, fit, labels, predict, report, serve, spark, status
+from accous.cli import adapt, backtest, demo, fit, labels, predict, report, serve, spark, status
 from accous.cli.options import command
 from accous.exceptions import AccousError, MissingExtraError, ParameterError
 from accous.table.options import (
@@ -36,7 +37,7 @@ COMMANDS: dict[Callable[..., int], str] = {
     command(AdaptOptions, adapt.adapt): adapt.EXAMPLES,
     command(PredictOptions, predict.predict): predict.EXAMPLES,
     status.status: status.EXAMPLES,
-    command(AskOptions, ask.ask): ask.EXAMPLES,
+    command(AskOptions, labels.ask): labels.ASK_EXAMPLES,
     command(LabelsOptions, labels.labels): labels.EXAMPLES,
     report.report: report.EXAMPLES,
     command(ServeOptions, serve.serve): serve.EXAMPLES,
@@ -74,7 +75,7 @@ def make_app() -> typer.Typer:
     """
     made = typer.Typer(
         name="accous",
-        help="Keep a deployed classifier accurate while its inputs drift and no labels arrive.",
+        help="Keep a deployed model alive while its inputs drift: measure it, ask for labels, recover.",
         epilog="Start with: accous demo",
         rich_markup_mode="markdown",
         pretty_exceptions_enable=False,

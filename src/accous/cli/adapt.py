@@ -26,7 +26,7 @@ from accous.text import count
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from accous.diagnostics.scales import LossScale
+    from accous.diagnostics.losses import LossScale
     from accous.table.adapt import AdaptJob
     from accous.table.runs import Job
 
@@ -63,8 +63,7 @@ def adapt(options: AdaptOptions) -> int:
 
 
 def _run(options: AdaptOptions, remarks: Console) -> int:
-    from accous.table.adapt import AdaptJob
-    from accous.table.summary import summarize_run
+    from accous.table.adapt import AdaptJob, summarize_run
 
     job = AdaptJob(options)
     compile_with_notice(remarks)
@@ -131,7 +130,7 @@ def _remark_on_nothing(job: AdaptJob, remarks: Console) -> None:
 
 def _scale(job: AdaptJob) -> LossScale:
     """Return how errors are written."""
-    from accous.diagnostics.scales import LossScale
+    from accous.diagnostics.losses import LossScale
 
     return LossScale(job.table_model.model.task_.loss_name)
 

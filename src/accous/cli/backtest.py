@@ -14,7 +14,7 @@ from accous.table.options import BacktestOptions
 
 if TYPE_CHECKING:
     from accous.diagnostics.evidence import Look
-    from accous.diagnostics.scales import LossScale
+    from accous.diagnostics.losses import LossScale
     from accous.model.backtest import Backtest
     from accous.table.fit import FitJob
 

@@ -78,7 +78,7 @@ def fit(options: FitOptions) -> int:
 
 def _print_predictors(job: FitJob, settings: dict[str, Any]) -> None:
     """Print what the predictors did on held-out rows, and how far each counts."""
-    from accous.table.summary import predictors_in_words, scale_of
+    from accous.table.kinds import predictors_in_words, scale_of
 
     if settings["predictors"] is not None:
         sentence = f"Predictors: {predictors_in_words(settings['predictors'], scale_of(settings))}"
@@ -184,7 +184,7 @@ def _print_numbers(reference: ReferenceTable, settings: dict[str, Any], console:
 
 def _print_score(reference: ReferenceTable, settings: dict[str, Any], constant: str, console: Console) -> None:
     """Print how well held-out rows were predicted, how they were held out, and what a constant does on them."""
-    from accous.table.summary import TOO_FEW_ROWS, held_out_in_words, no_better_in_words, reference_error, scale_of
+    from accous.table.kinds import TOO_FEW_ROWS, held_out_in_words, no_better_in_words, reference_error, scale_of
 
     error, scale, of_constant = reference_error(settings), scale_of(settings), settings["error_of_constant"]
     how = held_out_in_words(is_ordered=reference.order.is_in_time)

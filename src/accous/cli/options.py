@@ -123,7 +123,8 @@ def print_backtest(found: Backtest | None, reason: str = "", *, is_ordered: bool
         Whether the reference has an order in time.
     """
     if found is not None:
-        sentences: tuple[str, ...] = (found.sentences[0], found.how, found.sentences[1])
+        how = found.how if found.later_classes else ""  # `accous backtest` says more
+        sentences: tuple[str, ...] = (found.sentences[0], how, found.sentences[1])
     elif reason:
         sentences = (f"Nothing is verified: {reason[0].lower()}{reason[1:]}",)
     elif is_ordered:
@@ -211,7 +212,7 @@ def compile_with_notice(console: Console) -> None:
             if is_terminal:
                 status.start()
             else:
-                console.print(f"{_NOTICE}.")
+                console.print(f"{_NOTICE}.", soft_wrap=True)
 
         def on_end(self, _event: Event) -> None:
             """Leave the notice: the next kernel follows."""

@@ -36,8 +36,8 @@ def report(
     require_html(output)
     if output.exists() and not force:
         raise DataError(f"{output} already exists: give another name, or use --force to replace it.")
+    from accous.report.figures import headline, report_source
     from accous.report.page import render_page
-    from accous.report.words import headline, report_source
     from accous.table.model import load_table_model
     from accous.table.runs import require_separate_files
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from accous.cli.options import results_console, say
-from accous.parameters import require_choice
 from accous.table.options import AsJson, ModelFolder, NamedEstimator
-from accous.text import count
+from accous.text import count, require_choice
 
 if TYPE_CHECKING:
     from accous.diagnostics.metrics import Metric
@@ -35,7 +33,7 @@ Examples:
 """
 FAILED = 3
 _CONDITIONS = ("degraded", "alarm")
-_MOST_COLUMNS, _MOST_SEGMENTS = 8, 12
+_MOST_COLUMNS, _MOST_SEGMENTS = 5, 12
 _Metric = Annotated[list[str] | None, typer.Option(metavar="NAME,...", help="Further metrics, such as roc_auc,recall.")]
 _By = Annotated[str | None, typer.Option(metavar="COL", help="Show segments by this column, the worst first.")]
 _FailIf = Annotated[
@@ -60,24 +58,13 @@ def status(
 
     snapshot, metrics = load_table_model(model, estimator).snapshot(), _names(metric)
     found = snapshot.to_json(metrics, by)
-    found["advice"]["command"] = _command(snapshot, model)
+    found["advice"]["command"] = snapshot.command(str(model))
     if as_json:
         typer.echo(json.dumps(found, indent=2, allow_nan=False))
     else:
         _print(snapshot, found, metrics, by)
     is_so = {"degraded": found["state"] == "degraded", "alarm": found["alarm"]}
     return FAILED if any(is_so[each] for each in conditions) else 0
-
-
-def _command(snapshot: TableSnapshot, model: Path) -> str | None:
-    """Return what to type next, for this folder and the stream of its last run."""
-    advice, job = snapshot.status.advice, snapshot.job
-    stream = "STREAM" if job is None else job.spec.stream
-    commands = {
-        "label": f"accous ask {model} {stream} -n {advice.n} -o to_label.csv",
-        "learn": f"accous labels {model} LABELS",
-    }
-    return commands.get(advice.code)
 
 
 def _names(values: list[str] | None) -> list[str]:
@@ -89,10 +76,12 @@ def _names(values: list[str] | None) -> list[str]:
 
 def status_line(snapshot: TableSnapshot) -> str:
     """Return the state, the metric with its interval, what it rests on, and its value at fit."""
-    metric, now = snapshot.rules.measures.metric, snapshot.performance()
+    metric, now, state = snapshot.rules.measures.metric, snapshot.performance(), snapshot.status.state
+    if state is None:
+        return f"No rows yet: {_name(metric)} {_shown(metric, now.at_fit)} at fit."
     if math.isnan(now.value):
-        return f"{snapshot.status.state.capitalize()}: the {_name(metric)} is not known."
-    return f"{snapshot.status.state.capitalize()}: {_name(metric)} {_interval(metric, now)}, {_basis(snapshot, now)}."
+        return f"{state.capitalize()}: the {_name(metric)} is not known."
+    return f"{state.capitalize()}: {_name(metric)} {_interval(metric, now)}, {_basis(snapshot, now)}."
 
 
 def _name(metric: Metric) -> str:
@@ -129,7 +118,8 @@ def _basis(snapshot: TableSnapshot, now: Estimate) -> str:
 def _print(snapshot: TableSnapshot, found: dict[str, Any], metrics: list[str], by: str | None) -> None:
     console = results_console()
     alarm = f" Alarm since round {found['alarm_since']:,}." if found["alarm"] else ""
-    say(console, f"{status_line(snapshot)}{alarm}", found["reasons"][0]["text"])
+    reason = [] if snapshot.is_empty else [found["reasons"][0]["text"]]
+    say(console, f"{status_line(snapshot)}{alarm}", *reason)
     read = snapshot.rules.measures.read
     if metrics:
         rows = [(name, *_numbers(read(name), found["metrics"][name])) for name in metrics]

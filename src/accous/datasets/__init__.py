@@ -1,4 +1,4 @@
-"""Data sets by name: found in ``ACCOUS_DATA``, in the cache, or downloaded from their public source.
+"""Data sets by name: found in ``ACCOUS_DATA``, in the cache, or downloaded from their public source (`loaders`).
 
 >>> from accous import datasets
 >>> datasets.load_wine()

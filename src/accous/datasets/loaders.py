@@ -21,8 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from accous.exceptions import DataError, MissingExtraError, ParameterError
-from accous.parameters import did_you_mean, require_integer
-from accous.text import has_package, import_extra
+from accous.text import did_you_mean, has_package, import_extra, require_integer
 
 # --- Tables of data sets: where they are found, read, checked and split
 

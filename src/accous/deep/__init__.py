@@ -1,6 +1,7 @@
 """Features from a frozen network: turn images, or anything a torch module takes, into bounded rows (extra ``deep``).
 
-The module loads without PyTorch. If you use `BackboneFeatures` without it, the error says what to install.
+`features` holds `BackboneFeatures`, `networks` what embeds, `rows` how images and tensors are read and remembered. The
+module loads without PyTorch. If you use `BackboneFeatures` without it, the error says what to install.
 """
 
 from importlib import import_module

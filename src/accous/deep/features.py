@@ -25,8 +25,7 @@ from accous.deep.rows import (
     table_of,
 )
 from accous.exceptions import DataError
-from accous.parameters import require_integer, require_number
-from accous.text import import_extra
+from accous.text import import_extra, require_integer, require_number
 from accous.threads import one_blas_thread
 from accous.validation import require_learned
 

@@ -10,8 +10,7 @@ from statistics import NormalDist
 import numpy as np
 
 from accous.arrays import FloatArray
-from accous.diagnostics.losses import LEVEL
-from accous.diagnostics.scales import ERRORS, LossScale
+from accous.diagnostics.losses import ERRORS, LEVEL, LossScale
 
 LARGEST_UNEXPLAINED = 0.04
 _COMPARED = ("error_fixed", "error_adapted", "estimate_fixed", "estimate_adapted")

@@ -493,6 +493,34 @@ def gaps(metric: Metric, calibration: Calibration) -> FloatArray:
     return np.array(found)
 
 
+def moved(before: Predictions, now: Predictions) -> float:
+    """Return how far predictions have moved: from 0, as before, to 1, all beyond those of before.
+
+    It is ``|2 AUC - 1|`` of recent against earlier rows in the order of the predicted numbers, or of the probability of
+    the class of which it is largest.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> (
+    ...     moved(Predictions(np.arange(4.0)), Predictions(np.arange(4.0))),
+    ...     moved(Predictions(np.zeros(3)), Predictions(np.ones(3))),
+    ... )
+    (0.0, 1.0)
+    """
+    if not len(before) or not len(now):
+        return 0.0
+    then, later = (
+        each.predicted[:, None] if each.probabilities is None else each.probabilities for each in (before, now)
+    )
+    found = []
+    for earlier, recent in zip(then.T, later.T, strict=True):
+        order = np.sort(earlier)
+        below = sum(np.searchsorted(order, recent, side=side) for side in ("left", "right"))
+        found.append(abs(float(np.mean(below)) / len(order) - 1.0))
+    return max(found)
+
+
 def labels_needed(value: float, half_width: float) -> int:
     """Return how many labels tell a share to within a half-width.
 

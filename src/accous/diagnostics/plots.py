@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.evidence import Look
+from accous.diagnostics.losses import ERRORS, LossScale
 from accous.diagnostics.performance import Estimate
-from accous.diagnostics.scales import ERRORS, LossScale
 from accous.exceptions import DataError, MissingExtraError
 
 __all__ = ["plot_attribution", "plot_backtest", "plot_history", "plot_performance"]

@@ -177,6 +177,8 @@ class KeyRunner:
         shared = self._shared
         was_held = stack.numbers[Number.IS_HELD].tolist()
         features, is_long = shared.ratio.features_.transform_each(X)
+        if shared.ratio.bounds is not None:
+            features, _ = shared.ratio.features_.transform_each(shared.ratio.bounds.clipped(X))
         step_sizes = np.array([shared.ratio.step_size_for(n) for n in (starts[1:] - starts[:-1]).tolist()])
         shared.rounds.run(stack.arrays, active, features, starts, step_sizes)
         stack.note_round(active)
@@ -213,13 +215,13 @@ class KeyRunner:
         self._score(owners, X, coefs, indices, outcome)
         outcome.rounds[indices] = stack.numbers[Number.N_ROUNDS, owners] + 1.0
 
-    @staticmethod
     def _score(
-        owners: IntArray, X: FloatArray, coefs: FloatArray, indices: IntArray | slice, outcome: _Outcome
+        self, owners: IntArray, X: FloatArray, coefs: FloatArray, indices: IntArray | slice, outcome: _Outcome
     ) -> None:
         scores = np.empty((len(X), coefs.shape[1]))
         probabilities = np.empty((len(X), outcome.probabilities.shape[1]))
-        score_rows_of_keys(owners, X, coefs, scores, probabilities)
+        bounds = self._shared.fixed.bounds
+        score_rows_of_keys(owners, X if bounds is None else bounds.clipped(X), coefs, scores, probabilities)
         outcome.probabilities[indices] = probabilities
         outcome.class_numbers[indices] = scores[:, 0] > 0.0 if scores.shape[1] == 1 else scores.argmax(axis=1)
 

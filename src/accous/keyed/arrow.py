@@ -26,9 +26,8 @@ from accous.keyed.shared import KeyEvent, Predictions
 from accous.keyed.state import StateFormat
 from accous.model.estimators import AdaptiveRegressor
 from accous.model_folders import load, save
-from accous.parameters import require_integer
 from accous.table.rows import to_polars
-from accous.text import import_extra
+from accous.text import import_extra, require_integer
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -94,7 +94,7 @@ def read_key(shared: SharedModel, stack: KeyStack, key: int, name: Any) -> KeyRe
     """Return what is known of a key of a stack."""
     numbers, weights = stack.numbers[:, key], _weights(shared, stack, key)
     is_adapted = bool(stack.is_moved[key]) and not numbers[Number.IS_HELD]
-    adapted = LinearPredictor.of_coefs(stack.predictors[key].copy(), shared.classes) if is_adapted else None
+    adapted = shared.predictor(stack.predictors[key]) if is_adapted else None
     outside = float(numbers[Number.N_RECENT_OUT]) / max(1.0, float(numbers[Number.N_RECENT]))
     drift = max(outside, drift_of(weights, shared.rules.base_weight))
     with one_blas_thread():

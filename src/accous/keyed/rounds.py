@@ -15,11 +15,10 @@ from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, Number, look_back, 
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftEvent, DriftLog, main_columns, shares
 from accous.exceptions import ParameterError
 from accous.keyed.shared import KeyEvent, SharedModel
-from accous.model.predictors import LinearPredictor
 from accous.model.round import SMALLEST_SHIFT, check_fit, is_check_due, refit_limit
 from accous.model.safeguards import FIRST_STRENGTH, Check, Fit, Veto, shrink
 from accous.model.watching import LOOK_DECAY, ROUND_DECAY, parts_of_coef
-from accous.parameters import require_choice, require_integer, require_number
+from accous.text import require_choice, require_integer, require_number
 from accous.threads import one_blas_thread
 
 # --- Rows of keys as they arrive, cut into rounds that many keys run together
@@ -514,7 +513,7 @@ def _is_refit_due(shared: SharedModel, stack: KeyStack, key: int, effective_shar
 def _fit_and_check(shared: SharedModel, stack: KeyStack, key: int, weights: FloatArray, *, is_due: bool) -> None:
     rules, numbers = shared.rules, stack.numbers[:, key].tolist()
     this_round, strength = int(numbers[Number.N_ROUNDS]), numbers[Number.STRENGTH]
-    latest = LinearPredictor.of_coefs(stack.predictors[key].copy(), shared.classes)
+    latest = shared.predictor(stack.predictors[key])
     estimator = latest if stack.is_moved[key] else shared.fixed
     fit = Fit(estimator, weights, int(numbers[Number.N_REFITS]), int(numbers[Number.LAST_REFIT]))
     if is_due:

@@ -16,7 +16,7 @@ from accous.core.kernels_keys import sample_shares
 from accous.core.many_keys import KeyRounds, KeyShape
 from accous.exceptions import DataError, ParameterError
 from accous.model.estimators import AdaptiveClassifier, AdaptiveEstimator, AdaptiveRegressor
-from accous.model.predictors import LinearPredictor
+from accous.model.predictors import LinearPredictor, LogisticErm
 from accous.model.round import RoundRules
 from accous.ratio.online import OnlineDensityRatio
 from accous.text import count
@@ -83,6 +83,10 @@ class SharedModel:
         self.rounds = KeyRounds(settings, gradient_reference, reference, self.max_ratio, self.shape)
         self.min_interval = settings.min_interval
 
+    def predictor(self, coefs: FloatArray) -> LinearPredictor:
+        """Return the predictor of a key."""
+        return LinearPredictor.of_coefs(coefs.copy(), self.classes, self.fixed.bounds)
+
     def fingerprint(self, settings: dict[str, Any]) -> bytes:
         """Return 16 bytes that name this model and these settings of the keys."""
         digest = hashlib.blake2b(digest_size=16)
@@ -131,7 +135,7 @@ def _require_supported(model: Any) -> None:
         raise ParameterError(_not_a_classifier(model))
     if "state_" not in vars(model):
         raise ParameterError("The model of a KeyedAdapter must be fitted: call fit with a reference first.")
-    if model.estimator is not None:
+    if model.estimator is not None and not isinstance(model.rules_.erm, LogisticErm):
         raise ParameterError(
             f"A KeyedAdapter keeps the coefficients of the built-in predictor, but the model has estimator="
             f"{model.estimator!r}: fit a model with estimator=None, or `accous fit --estimator linear`."

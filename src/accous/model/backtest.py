@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,16 +14,14 @@ from sklearn.utils import _safe_indexing
 
 from accous.arrays import FloatArray, IntArray
 from accous.diagnostics.evidence import Evidence, Look, measure_evidence
-from accous.diagnostics.losses import effective_sample_size
-from accous.diagnostics.scales import ERRORS, LossScale
-from accous.exceptions import DataError, ParameterError, TrapWarning
+from accous.diagnostics.losses import ERRORS, LossScale, effective_sample_size
+from accous.exceptions import DataError, ParameterError
 from accous.model.order import Order, OrderKind, find_order, read_order
 from accous.model.predictors import ErmRecipe
 from accous.model.round import under_guard
 from accous.model.safeguards import DOUBTED, FREE, NEVER, Guard, choose_guard
 from accous.model.tasks import Task, read_base_weights, read_one_column, require_as_many
-from accous.parameters import require_integer
-from accous.text import count
+from accous.text import count, require_integer
 from accous.threads import one_blas_thread
 from accous.validation import count_rows
 
@@ -264,18 +261,15 @@ def _read_history(X: Any, y: Any, sample_weight: Any, order: Any) -> tuple[Any, 
 def _replay(model: Any, history: _History, first: int, batch_size: int) -> Iterator[tuple[Look, LossScale]]:
     """Fit on the first rows, play the others, and look after every block, on the scale of these rows."""
     y = history.y
-    with warnings.catch_warnings():
-        # Traps are for the fit on the whole reference to name.
-        warnings.simplefilter("ignore", TrapWarning)
-        # The two predictors of "auto" are combined as in the model, if it knows how: what a replay held out of its few
-        # rows would say less.
-        part = clone(model).fit_with(
-            history.rows(0, first),
-            y[:first],
-            sample_weight=history.weights[:first],
-            order=False,
-            combination=getattr(model, "combination_", None),
-        )
+    # The two predictors of "auto" are combined as in the model, if it knows how: what a replay held out of its few rows
+    # would say less.
+    part = clone(model).fit_with(
+        history.rows(0, first),
+        y[:first],
+        sample_weight=history.weights[:first],
+        order=False,
+        combination=getattr(model, "combination_", None),
+    )
     part.rules_, part.state_ = replace(part.rules_, guard=FREE, is_replay=True), under_guard(part.state_, FREE)
     n_rows, block = len(y), max(_SMALLEST_BLOCK, len(y) // 10)
     # A short block at the end joins the block before it.

@@ -42,8 +42,10 @@ from accous.model.heldout import (
 )
 from accous.model.learning import (
     Fitted,
+    KeptLabels,
     Learning,
     LearningEvent,
+    answers_of_learned,
     as_wide,
     choose_share,
     draw_rows,
@@ -56,8 +58,17 @@ from accous.model.learning import (
     weights_to_fit,
 )
 from accous.model.order import Order, OrderKind
-from accous.model.pair import AUTO, LinearAndTrees, PairErm, PairOfClassifiers, PairRecipe, hold_out_both, make_trees
-from accous.model.performance import Drift, alarm_from_plain, labelled_from_plain, read_labelled
+from accous.model.pair import (
+    AUTO,
+    LINEAR,
+    LinearAndTrees,
+    PairErm,
+    PairOfClassifiers,
+    PairRecipe,
+    hold_out_both,
+    make_trees,
+)
+from accous.model.performance import Drift, TellsStatus, alarm_from_plain, labelled_from_plain, read_labelled
 from accous.model.predictors import (
     ErmRecipe,
     EstimatorRecipe,
@@ -94,11 +105,10 @@ from accous.model.tasks import (
     warn_of_traps,
 )
 from accous.model.watching import Read, ReferenceCover
-from accous.parameters import require_choice, require_integer, require_number, require_share
 from accous.ratio.base import RatioEstimator, unchanged_on_failure
 from accous.ratio.online import NoShift, OnlineDensityRatio
-from accous.text import LOGGER
-from accous.threads import LOCK_NAME, Lockable, one_blas_thread, one_openmp_thread_if_few
+from accous.text import LOGGER, require_choice, require_integer, require_number, require_share
+from accous.threads import CALLBACKS_NAME, LOCK_NAME, Lockable, one_blas_thread, one_openmp_thread_if_few
 from accous.validation import (
     Bounds,
     LearnedAttributes,
@@ -118,7 +128,7 @@ _FOLDS_OF_PAIR = 3  # most of the time of a fit goes into trees
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
 
 
-class AdaptiveEstimator(LearnedAttributes, Lockable):
+class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
     """The life of `accous.AdaptiveClassifier` and `accous.AdaptiveRegressor`, whatever they predict.
 
     ``rules_`` is what ``fit`` set up, ``state_`` what the last round left; `accous.model.round` moves the state, and
@@ -175,7 +185,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """Whether there is something to learn from these labels."""
         raise NotImplementedError
 
-    def _own_recipe(self, scales: FloatArray | None) -> LogisticRecipe | RidgeRecipe:
+    def _own_recipe(self, scales: FloatArray | None, *, clips: bool) -> LogisticRecipe | RidgeRecipe:
         """Return the built-in regression; its penalty acts on columns divided by the scales."""
         raise NotImplementedError
 
@@ -206,18 +216,31 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             If one column alone determines the label, a class has fewer than ten rows, or a column counts rows that are
             in order of time. References of fewer than 200 rows are not checked.
         """
-        return self.fit_with(X, y, sample_weight, order=order)
+        with unchanged_on_failure(self):
+            self.fit_with(X, y, sample_weight, order=order)
+            is_ordered = self.order_.kind in (OrderKind.GIVEN, OrderKind.FOUND)
+            warn_of_traps(self._as_numbers(self.reference_), self.task_, self._names, is_ordered=is_ordered)
+        return self
 
     def fit_with(
-        self, X: Any, y: Any, sample_weight: Any = None, *, order: Any = "auto", combination: Combination | None = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        order: Any = "auto",
+        combination: Combination | None = None,
+        held_out: HeldOut | None = None,
     ) -> Self:
-        """Fit as ``fit`` does.
+        """Fit as ``fit`` does, without looking for traps.
 
         Parameters
         ----------
         X, y, sample_weight, order : as for ``fit``
         combination : Combination, optional
             How the two predictors of ``"auto"`` are combined, if that is known; None finds out on held-out rows.
+        held_out : HeldOut, optional
+            Predictions for held-out rows, if they are known.
         """
         self._check_parameters()
         self.rounds_between_refits_ = 0
@@ -231,10 +254,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             ratio = self._bounded(self._make_ratio())
             ratio.fit(X)
             found, time_order = order_of(self, X, order)
-            is_ordered = found.kind in (OrderKind.GIVEN, OrderKind.FOUND)
             self._read_measures()
-            warn_of_traps(self._as_numbers(self.reference_), self.task_, self._names, is_ordered=is_ordered)
-            held_out = self._combine(
+            combined = self._combine(
                 time_order, combination, lambda share: say(f"{share:.0%} of the held-out rows are predicted")
             )
             say("fitting on the whole reference")
@@ -244,7 +265,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             self.verification_ = verify(
                 self, X, y, order, found, time_order, lambda share: say(f"{share:.0%} of the replays are done")
             )
-            self._hold_out(held_out)
+            self._hold_out(held_out or combined)
             self.rules_ = self._make_rules(ratio)
             self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, self.rules_.guard)
             self._limit_refits(rows, X)
@@ -304,7 +325,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if "feature_names_in_" in attributes:
             X_batch = select_columns(self, X_batch)
         rows = self._read(X_batch, reset=False, min_rows=0)
-        predicted, n_rows = None, len(rows) if self.estimator is None else count_rows(rows)
+        predicted, n_rows = None, len(rows) if self._has_numbers else count_rows(rows)
         if n_rows == 0:
             return self.task_.none
         lock = attributes.get(LOCK_NAME) or self.lock()
@@ -328,6 +349,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             or after.columns is not before.columns
         ) and not self.rules_.is_replay:
             log_events(before, after, self.fixed_)
+        if CALLBACKS_NAME in attributes and after.recent.n_closed != before.recent.n_closed:
+            self._tell()
         return predicted
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -349,7 +372,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
 
     def _predicted(self, method: str, rows: Any) -> NDArray[Any]:
         """Call a method of the predictor in use; errors about a value in a frame name its column."""
-        if self.estimator is None:
+        if self._is_linear:
             return np.asarray(getattr(self.estimator_, method)(rows))
         with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
             return np.asarray(getattr(self.estimator_, method)(rows))
@@ -396,6 +419,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             self._measure(rows, late, predicted, probability)
             if learn and rows is not None:
                 self._learn(rows, late)
+        if CALLBACKS_NAME in vars(self):
+            self._tell()
         return self
 
     def _measure(self, rows: Any, late: NDArray[Any], predicted: Any, probability: Any) -> None:
@@ -434,11 +459,11 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         now = max(self.state_.n_rows, n_seen + n_rows)
         truths = self.task_.joined_by(y, n_rows, type(self).__name__).truths[len(self.task_) :]
         position, ids = np.full(n_rows, now, dtype=np.int64), n_seen + np.arange(n_rows, dtype=np.int64)
-        self.keep_labels(rows, truths, position=position, ids=ids, now=now)
+        self.keep_labels(rows, truths, position=position, ids=ids)
         if self.state_.learning.is_due:
-            self.learn_from_kept(now)
+            self.learn_from_kept()
 
-    def keep_labels(self, rows: Any, truths: NDArray[Any], *, position: IntArray, ids: IntArray, now: int) -> None:
+    def keep_labels(self, rows: Any, truths: NDArray[Any], *, position: IntArray, ids: IntArray) -> None:
         """Keep labelled rows, with what is predicted for them before they are learned from.
 
         Parameters
@@ -451,23 +476,28 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
             Rows of the stream until each of them.
         ids : array of shape (n_rows,)
             By which they are found again.
-        now : int
-            Rows of the stream.
         """
         current = self.current()
-        fixed, mixed, has_classes = current.label_free, current.predictor, isinstance(self.task_, ClassTask)
-        with one_blas_thread(), naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
-            new = judge_labels(rows, truths, fixed, mixed, position=position, ids=ids, has_classes=has_classes)
+        fixed, mixed = current.label_free, current.predictor
         learning = self.state_.learning or start_learning(rows, self.task_)
-        self._replace_learning(learning.after(new, now, spread_of(self.task_)))
+        with one_blas_thread(), naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
+            new = judge_labels(
+                rows,
+                truths,
+                fixed,
+                mixed,
+                position=position,
+                ids=ids,
+                n_known=int(learning.kept.is_learned.sum()),
+                has_classes=isinstance(self.task_, ClassTask),
+            )
+        self._replace_learning(learning.after(new, spread_of(self.task_)))
 
-    def learn_from_kept(self, now: int, *, rows: Any = None) -> None:
+    def learn_from_kept(self, *, rows: Any = None) -> None:
         """Refit the predictor on the reference and all kept labels.
 
         Parameters
         ----------
-        now : int
-            Rows of the stream.
         rows : array of shape (n_labels, n_columns), optional
             The kept rows with other columns: those of the reference, and some that it has not.
         """
@@ -478,19 +508,46 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         learning = latest(learning)
         kept, errors, share = learning.kept, mean_errors(learning.kept), None
         n_new = int(len(kept) - kept.is_learned.sum())
+        has_trees = self._pair is not None and len(self.task_) + len(kept) >= FEWEST_ROWS_OF_TREES
         if self._pair is not None:
-            is_enough = len(self.task_) + len(kept) >= FEWEST_ROWS_OF_TREES
-            share = choose_share(self.combination_, kept, now, has_classes=has_classes) if is_enough else 0.0
+            share = self.combination_.share if has_trees else 0.0
+        if np.isnan(kept.answers[:, 1]).all():
+            kept = self._judged_by_halves(replace(learning, share=share))
+        if has_trees:
+            share = choose_share(self.combination_, kept, has_classes=has_classes)
         kept = replace(kept, is_learned=np.ones(len(kept), dtype=bool))
-        learning = replace(learning, kept=kept, now=now, share=share)
+        learning = replace(learning, kept=kept, share=share)
         fitted = Fitted(lambda: self._fit_learned(learning))
         _ = fitted.predictor  # now, so that whoever predicts does not wait
-        learned = replace(learning, fitted=fitted).weighed(now, spread_of(self.task_))
-        event = LearningEvent(self.n_rounds_, now, len(kept), n_new, *errors, learned.weight, share)
-        self._replace_learning(learned.with_event(event))
-        LOGGER.info("Round %d: learned from %d labels, %d of them new.", self.n_rounds_, event.n_labels, event.n_new)
+        learned = replace(learning, fitted=fitted).weighed(spread_of(self.task_))
+        if n_new:
+            row = int(kept.position.max())
+            event = LearningEvent(self.n_rounds_, row, len(kept), n_new, *errors, learned.weight, share)
+            learned = learned.with_event(event)
+            LOGGER.info(
+                "Round %d: learned from %d labels, %d of them new; their mean error was %.4g, without labels %.4g; "
+                "%.0f%% of each prediction comes from what was learned.",
+                *(event.round, event.n_labels, event.n_new, event.error, event.error_fixed, 100.0 * event.weight),
+            )
+        self._replace_learning(learned)
 
-    def forget_labels_of(self, ids: IntArray, now: int) -> bool:
+    def _judged_by_halves(self, learning: Learning) -> KeptLabels:
+        """Return the kept labels, each half judged by an expert that learned from the other half.
+
+        So it is known how far to believe an expert that no later label has judged yet.
+        """
+        kept, has_classes = learning.kept, isinstance(self.task_, ClassTask)
+        answers, is_even = kept.answers.copy(), np.arange(len(kept)) % 2 == 0
+        for is_learned in (is_even, ~is_even):
+            expert = self._fit_learned(replace(learning, kept=replace(kept, is_learned=is_learned)))
+            rest = np.flatnonzero(~is_learned)
+            with one_blas_thread(), naming_values(kept.rows, self.reference_):
+                answers[rest, 1:] = answers_of_learned(
+                    expert, _take(kept.rows, rest), kept.truths[rest], has_classes=has_classes
+                )
+        return replace(kept, answers=answers)
+
+    def forget_labels_of(self, ids: IntArray) -> bool:
         """Forget some of the kept labels; return whether the others have to be learned again.
 
         If too few are left to learn from, all are forgotten, and have to be given again.
@@ -498,7 +555,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         learning = self.state_.learning
         if learning is None or not np.isin(learning.kept.ids, ids).any():
             return False
-        learning = learning.without(ids, now, spread_of(self.task_))
+        learning = learning.without(ids, spread_of(self.task_))
         self._replace_learning(learning)
         return learning is not None and learning.fitted is not None
 
@@ -518,7 +575,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         reference = self.reference_ if learning.width is None else as_wide(self.reference_, learning.width)
         rows = append_rows(reference, kept.rows)
         task = self.task_.joined_by(kept.truths, len(kept), type(self).__name__)
-        weights = weights_to_fit(kept, learning.now, self.base_weight_, self.task_)
+        weights = weights_to_fit(kept, self.base_weight_, self.task_)
         with one_blas_thread():
             if self._pair is None or learning.share is None:
                 return self._recipe(rows, weights).on(rows, task).fit(weights, None)
@@ -664,11 +721,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         self._require_fitted("state_")
         return self.holding_out_.predictions
 
-    @held_out_.setter
-    def held_out_(self, known: HeldOut | None) -> None:
-        self._hold_out(known)
-        self.rules_ = replace(self.rules_, held_out=self.holding_out_)
-
     @property
     def regimes_(self) -> tuple[Regime, ...]:
         """The regimes that the ratio remembers, in the order in which they were first seen.
@@ -750,7 +802,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if "state_" not in vars(self):
             return ""
         try:
-            return state_html(self.snapshot(), has_own_predictor=self.estimator is None)
+            return state_html(self.snapshot(), has_own_predictor=self._is_linear)
         except Exception:
             LOGGER.debug("The state of a model could not be shown.", exc_info=True)
             return ""
@@ -776,7 +828,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def state_to_plain(self) -> dict[str, Any]:
         """Return the learned state without reference, labels and ratio, as nested dicts of arrays and numbers."""
         state = self._with_alarm(self.state_)
-        if self.estimator is None:
+        if self._is_linear:
             return state_to_plain(state, self.fixed_.estimator, self._read_since())
         own = {self._errors_name: self.fixed_.known_errors, "rounds_between_refits": self.rounds_between_refits_}
         if self._pair is not None:
@@ -787,7 +839,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """Restore the state that ``state_to_plain`` returned; a user's estimator is refitted with its last weights."""
         self.rounds_between_refits_ = plain.get("rounds_between_refits", 0)
         self._bounded(ratio)
-        if self.estimator is None:
+        if self._is_linear:
             self.erm_ = self._make_erm()
             estimator, fixed = predictors_from_plain(plain, self.erm_)
             self.fixed_ = FixedModel(self.erm_, self.base_weight_, self.task_, fixed)
@@ -847,7 +899,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
 
     def _take_up_parameters(self) -> None:
         """Follow parameters that were set after ``fit``, as a model that was saved and loaded does."""
-        if self.estimator is not None and type(self._make_erm()) is not type(self.erm_):
+        if not self._is_linear and type(self._make_erm()) is not type(self.erm_):
             estimator = self._fit_again_with(self.state_.fitted_weights, {})
             self.state_ = replace(self.state_, estimator=estimator)
         self.rules_ = self._make_rules(self.state_.ratio)
@@ -866,8 +918,8 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if self.refit_budget is not None:
             require_number("refit_budget", self.refit_budget, at_most=1.0)
         require_choice("adaptation", self.adaptation, ADAPTATIONS)
-        if isinstance(self.estimator, str) and self.estimator != AUTO:
-            raise ParameterError(f"estimator must be {AUTO!r}, None or an estimator, got {self.estimator!r}.")
+        if isinstance(self.estimator, str):
+            require_choice("estimator", self.estimator, (AUTO, LINEAR), or_else=", None or an estimator")
         if not self._has_numbers and penalty != 1.0:
             raise ParameterError(
                 f"{self.penalty} applies only to the built-in regression; set it on your estimator instead."
@@ -916,16 +968,24 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         rows, weights = (self.reference_, self.base_weight_) if rows is None else (rows, weights)
         if pair is not None:
             return self._pair_recipe(pair, self.combination_, rows, weights, keeps_splits=keeps_splits)
-        if self.estimator is not None:
+        if not self._is_linear:
             return EstimatorRecipe(self.estimator, keeps_splits=keeps_splits)
-        return self._own_recipe(deviations_of_columns(rows, weights) if self.standardize else None)
+        return self._linear_recipe(rows, weights)
+
+    def _linear_recipe(self, rows: Any, weights: FloatArray) -> LogisticRecipe | RidgeRecipe:
+        """Return how to fit the built-in regression; it reads numbers clipped unless it is to be scikit-learn's."""
+        clips = self.estimator is not None
+        if not self.standardize:
+            return self._own_recipe(None, clips=clips)
+        return self._own_recipe(
+            deviations_of_columns(Bounds.of(rows).clipped(rows) if clips else rows, weights), clips=clips
+        )
 
     def _pair_recipe(
         self, pair: LinearAndTrees, combination: Combination, rows: Any, weights: FloatArray, *, keeps_splits: bool
     ) -> PairRecipe:
-        scales = deviations_of_columns(Bounds.of(rows).clipped(rows), weights) if self.standardize else None
         trees = EstimatorRecipe(pair.trees, keeps_splits=keeps_splits, n_folds=_FOLDS_OF_PAIR)
-        return PairRecipe(self._own_recipe(scales), trees, combination)
+        return PairRecipe(self._linear_recipe(rows, weights), trees, combination)
 
     def _read_measures(self) -> None:
         """Read by what the model is judged."""
@@ -967,11 +1027,16 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         """The two predictors of "auto", unfitted; None if the estimator is another."""
         if isinstance(self.estimator, LinearAndTrees):
             return self.estimator
-        if not isinstance(self.estimator, str):
+        if self._is_linear or not isinstance(self.estimator, str):
             return None
         kind = "classifier" if is_classifier(self) else "regressor"
         seed = self.random_state if isinstance(self.random_state, Integral) else 0
         return LinearAndTrees(make_trees(kind, int(seed)))
+
+    @property
+    def _is_linear(self) -> bool:
+        """Whether the predictor is the built-in regression alone."""
+        return self.estimator is None or (isinstance(self.estimator, str) and self.estimator == LINEAR)
 
     @property
     def _has_numbers(self) -> bool:
@@ -1010,7 +1075,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
 
         A model that never adapts is made to predict, often many times in a cross-validation, so it makes none of them.
         """
-        if self.estimator is None or isinstance(self.state_.ratio, NoShift):
+        if self._is_linear or isinstance(self.state_.ratio, NoShift):
             return
         try:
             self.fixed_.prepare()
@@ -1021,7 +1086,7 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
     def _limit_refits(self, rows: Any, X: Any) -> None:
         """Measure how many rounds a refit takes, if there is a budget for refits and they are not quick anyway."""
         budget = self.refit_budget
-        if budget is None or self.estimator is None or self.erm_.keeps_first_fit:
+        if budget is None or self._has_numbers or self.erm_.keeps_first_fit:
             return
         some = np.arange(min(_ROWS_OF_ROUND, count_rows(rows)))
         batch, read = _safe_indexing(X, some), _safe_indexing(rows, some)
@@ -1056,8 +1121,6 @@ class AdaptiveEstimator(LearnedAttributes, Lockable):
         if not reset and self._is_wide(X):
             rows = self._read(self._narrow(X), reset=False, min_rows=min_rows)
             return np.concatenate((rows, X[:, self.n_features_in_ :]), axis=1)
-        if self.estimator is None:
-            return read_rows(self, X, reset=reset, min_rows=min_rows)
         if self._has_numbers:
             return read_rows(self, X, reset=reset, min_rows=min_rows, takes_missing=self._takes_missing)
         rows = read_frame(self, X, reset=reset, min_rows=min_rows)
@@ -1407,8 +1470,8 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         """Take up classes and class numbers from a file."""
         self.task_ = ClassTask(stored["classes"], stored["labels"])
 
-    def _own_recipe(self, scales: FloatArray | None) -> LogisticRecipe:
-        return LogisticRecipe(float(self.C), scales)
+    def _own_recipe(self, scales: FloatArray | None, *, clips: bool) -> LogisticRecipe:
+        return LogisticRecipe(float(self.C), scales, clips)
 
 
 class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
@@ -1563,5 +1626,5 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         """Take up the numbers from a file."""
         self.task_ = NumberTask(stored["targets"], read_loss(self.loss))
 
-    def _own_recipe(self, scales: FloatArray | None) -> RidgeRecipe:
-        return RidgeRecipe(float(self.alpha), scales)
+    def _own_recipe(self, scales: FloatArray | None, *, clips: bool) -> RidgeRecipe:
+        return RidgeRecipe(float(self.alpha), scales, clips)

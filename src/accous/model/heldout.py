@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from accous.arrays import FloatArray, IntArray
 from accous.diagnostics.coverage import MIN_ROWS
@@ -28,7 +29,7 @@ from accous.exceptions import ParameterError
 from accous.model.backtest import CUTS, ReferenceParts
 from accous.model.tasks import ClassTask, Task
 from accous.model.watching import ReferenceCover
-from accous.parameters import require_number
+from accous.text import require_number
 from accous.threads import one_blas_thread, one_openmp_thread_if_few
 from accous.validation import count_rows
 
@@ -343,6 +344,7 @@ class HeldOutReference:
 FEWEST_ROWS_OF_TREES = 500
 SHARES = np.linspace(0.0, 1.0, 21)
 """Weights of the trees that are tried."""
+_SURE = 0.95  # that the predictor with the lead is the better one
 _TEMPERATURES = np.geomspace(0.5, 4.0, 25)
 _SMALLEST = 1e-6  # of a probability: a single sure miss must not decide
 # So many rows with a well calibrated answer count on the side of leaving probabilities as they are.
@@ -438,10 +440,16 @@ def _errors(answers: FloatArray, truths: NDArray[Any]) -> FloatArray:
 
 
 def _choose_share(losses: FloatArray, weights: FloatArray, block: IntArray) -> float:
-    """Return the share of the least loss if the same predictor is ahead in every block of rows, otherwise a half."""
+    """Return the share of the least loss if blocks of rows agree which predictor is ahead, otherwise a half.
+
+    They agree if their mean lead differs from zero by Student's t-test, as rows of one block are not independent.
+    """
     ends = losses[0] - losses[-1]
-    leads = [float(weights[block == each] @ ends[block == each]) for each in np.unique(block)]
-    if min(leads) <= 0.0 <= max(leads):
+    numbers = [each for each in np.unique(block) if weights[block == each].any()]
+    leads = np.array([np.average(ends[block == each], weights=weights[block == each]) for each in numbers])
+    n_blocks = len(leads)
+    least = float(stdtrit(n_blocks - 1, _SURE)) if n_blocks > 1 else np.inf
+    if not abs(leads.mean()) * np.sqrt(n_blocks) > least * leads.std(ddof=min(1, n_blocks - 1)):
         return 0.5
     return float(SHARES[int((losses @ weights).argmin())])
 

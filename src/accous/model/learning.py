@@ -54,6 +54,8 @@ class KeptLabels:
         no such predictor.
     errors : array of shape (n_rows, 2)
         How wrong the predictor that knows no labels and the one in use were: 0 or 1, or the distance of numbers.
+    n_known : array of shape (n_rows,)
+        How many labels the one that learned had learned from then; 0 if there was none.
     is_learned : array of shape (n_rows,)
         Whether the last refit had the row.
     """
@@ -64,6 +66,7 @@ class KeptLabels:
     ids: IntArray
     answers: FloatArray
     errors: FloatArray
+    n_known: IntArray
     is_learned: BoolArray
 
     def __len__(self) -> int:
@@ -86,14 +89,18 @@ class KeptLabels:
         return both if (np.diff(order) == 1).all() else both.part(order)
 
 
-def fading_weights(position: IntArray, now: int) -> tuple[float, FloatArray]:
-    """Return the weight of a reference row and those of labels, when so many rows of the stream have come.
+def fading_weights(position: IntArray) -> tuple[float, FloatArray]:
+    """Return the weight of a reference row and those of labels.
+
+    Time is counted in rows of the stream, and now is the newest row that has a label: labels that come late are as
+    good news as they would have been at once.
 
     Examples
     --------
-    >>> fading_weights(np.array([0, 8_000]), 8_000)
+    >>> fading_weights(np.array([0, 8_000]))
     (0.1, array([1., 2.]))
     """
+    now = int(position.max(initial=0))
     of_reference = max(_SMALLEST_OF_REFERENCE, 0.5 ** (now / _HALF_OF_REFERENCE))
     return of_reference, _LARGEST_OF_LABEL * np.power(0.5, (now - position) / _HALF_OF_LABEL)
 
@@ -264,8 +271,6 @@ class Learning:
     kept : KeptLabels
     n_seen : int
         Labels that ever came.
-    now : int
-        Rows of the stream at the last refit.
     weight : float
         Of the expert that learned; 0 before the first refit.
     share : float or None
@@ -280,7 +285,6 @@ class Learning:
 
     kept: KeptLabels
     n_seen: int = 0
-    now: int = 0
     weight: float = 0.0
     share: float | None = None
     width: int | None = None
@@ -304,20 +308,29 @@ class Learning:
         n_learned = int(self.kept.is_learned.sum())
         return len(self.kept) - n_learned >= min(_MOST_NEW, max(FEWEST_NEW, _SHARE_OF_NEW * n_learned))
 
-    def after(self, new: KeptLabels, now: int, spread: float | None) -> Learning:
+    def after(self, new: KeptLabels, spread: float | None) -> Learning:
         """Return this after labels came, with the experts weighed again."""
         kept = self.kept.joined_by(new)
-        return replace(self, kept=kept, n_seen=self.n_seen + len(new)).weighed(now, spread)
+        return replace(self, kept=kept, n_seen=self.n_seen + len(new)).weighed(spread)
 
-    def without(self, ids: IntArray, now: int, spread: float | None) -> Learning | None:
-        """Return this without some labels, the rest of which is to be learned again; None if that is too little."""
-        kept = self.kept.part(np.flatnonzero(~np.isin(self.kept.ids, ids)))
+    def without(self, ids: IntArray, spread: float | None) -> Learning | None:
+        """Return this without some labels, the rest of which is to be learned again; None if that is too little.
+
+        If predictors that knew these labels have judged others, those are judged anew.
+        """
+        is_gone = np.isin(self.kept.ids, ids)
+        kept = self.kept.part(np.flatnonzero(~is_gone))
         if len(kept) < FEWEST_NEW:
             return None
-        return replace(self, kept=kept, n_seen=self.n_seen - (len(self.kept) - len(kept))).weighed(now, spread)
+        first = int(self.kept.n_known[is_gone].min())
+        if not first or (kept.n_known > first).any():
+            kept = replace(kept, answers=np.where(np.arange(4) > 0, np.nan, kept.answers))
+        events = tuple(event for event in self.events if event.n_labels <= len(kept))
+        n_seen = self.n_seen - int(is_gone.sum())
+        return replace(self, kept=kept, n_seen=n_seen, events=events).weighed(spread)
 
-    def weighed(self, now: int, spread: float | None) -> Learning:
-        """Return this with the experts weighed by the labels that neither had learned from when they came.
+    def weighed(self, spread: float | None) -> Learning:
+        """Return this with the experts weighed by labels that neither had learned from.
 
         The odds of the expert that learned are 3 : 2 times the exponential of a tenth of the difference of both
         losses, summed over the labels, where those of a thousand rows before count 0.7. Counted so, the mixture loses
@@ -325,8 +338,6 @@ class Learning:
 
         Parameters
         ----------
-        now : int
-            Rows of the stream.
         spread : float, optional
             Of the numbers to predict, by which distances are divided; None for classes.
         """
@@ -335,7 +346,7 @@ class Learning:
         kept = self.kept
         fixed, learned = (_losses(kept.answers[:, each], kept.truths, spread) for each in (0, 1))
         gains = np.where(np.isnan(learned), 0.0, fixed - learned)
-        ages = np.maximum(0, now - kept.position) / _ROWS_OF_PACE
+        ages = (kept.position.max(initial=0) - kept.position) / _ROWS_OF_PACE
         evidence = _RATE * float(np.power(_KEPT_OF_LOSSES, ages) @ gains)
         odds = _FIRST_ODDS * np.exp(np.clip(evidence, -50.0, 50.0))
         return replace(self, weight=float(np.clip(odds / (1.0 + odds), _SMALLEST_SHARE, 1.0 - _SMALLEST_SHARE)))
@@ -351,13 +362,20 @@ def start_learning(rows: Any, task: Task) -> Learning:
     """Return what is known before the first label; ``rows`` are any, for their kind."""
     none = np.zeros(0, dtype=np.int64)
     empty = own_copy(_safe_indexing(rows, none), None)
-    return Learning(
-        KeptLabels(empty, task.truths[:0], none, none, np.empty((0, 4)), np.empty((0, 2)), np.zeros(0, dtype=bool))
-    )
+    answers, errors, learned = np.empty((0, 4)), np.empty((0, 2)), np.zeros(0, dtype=bool)
+    return Learning(KeptLabels(empty, task.truths[:0], none, none, answers, errors, none, learned))
 
 
 def judge_labels(
-    rows: Any, truths: NDArray[Any], fixed: Any, mixed: Any, *, position: IntArray, ids: IntArray, has_classes: bool
+    rows: Any,
+    truths: NDArray[Any],
+    fixed: Any,
+    mixed: Any,
+    *,
+    position: IntArray,
+    ids: IntArray,
+    n_known: int,
+    has_classes: bool,
 ) -> KeptLabels:
     """Return labels with what both experts predict for their rows now.
 
@@ -368,23 +386,31 @@ def judge_labels(
     fixed, mixed : predictor
         The one that knows no labels and the one in use, which are the same before the first refit.
     position, ids : array of shape (n_rows,)
+    n_known : int
+        Labels that the one in use has learned from.
     has_classes : bool
     """
     answers = np.full((len(truths), 4), np.nan)
     narrow, wide = (rows, rows) if mixed is fixed else mixed._rows(rows)
     answers[:, 0] = _answers(fixed, narrow, truths, has_classes=has_classes)
     if mixed is not fixed:
-        learned = mixed.learned
-        answers[:, 1] = _answers(learned, wide, truths, has_classes=has_classes)
-        linear, trees = getattr(learned, "linear", None), getattr(learned, "trees", None)
-        if linear is not None and trees is not None:
-            clipped = learned.bounds.clipped(wide)
-            answers[:, 2] = _answers(linear, clipped, truths, has_classes=has_classes)
-            answers[:, 3] = _answers(trees, wide, truths, has_classes=has_classes)
+        answers[:, 1:] = answers_of_learned(mixed.learned, wide, truths, has_classes=has_classes)
     errors = np.stack(
         [_errors(each, of, truths, has_classes=has_classes) for each, of in ((fixed, narrow), (mixed, rows))], axis=1
     )
-    return KeptLabels(rows, truths, position, ids, answers, errors, np.zeros(len(truths), dtype=bool))
+    known = np.full(len(truths), n_known, dtype=np.int64)
+    return KeptLabels(rows, truths, position, ids, answers, errors, known, np.zeros(len(truths), dtype=bool))
+
+
+def answers_of_learned(learned: Any, rows: Any, truths: NDArray[Any], *, has_classes: bool) -> FloatArray:
+    """Return what an expert that learned from labels says, and its linear and its boosted part; NaN without parts."""
+    answers = np.full((len(truths), 3), np.nan)
+    answers[:, 0] = _answers(learned, rows, truths, has_classes=has_classes)
+    linear, trees = getattr(learned, "linear", None), getattr(learned, "trees", None)
+    if linear is not None and trees is not None:
+        answers[:, 1] = _answers(linear, rows, truths, has_classes=has_classes)
+        answers[:, 2] = _answers(trees, rows, truths, has_classes=has_classes)
+    return answers
 
 
 def _answers(predictor: Any, rows: Any, truths: NDArray[Any], *, has_classes: bool) -> FloatArray:
@@ -420,9 +446,9 @@ def latest(learning: Learning) -> Learning:
     return replace(learning, kept=learning.kept.part(np.arange(n_kept - MOST_LABELS, n_kept)))
 
 
-def choose_share(combination: Combination, kept: KeptLabels, now: int, *, has_classes: bool) -> float:
+def choose_share(combination: Combination, kept: KeptLabels, *, has_classes: bool) -> float:
     """Return the weight of boosted trees by held-out rows of the reference and by labels, which were held out too."""
-    of_reference, of_labels = fading_weights(kept.position, now)
+    of_reference, of_labels = fading_weights(kept.position)
     total = of_reference * np.asarray(combination.losses) if combination.losses else np.zeros(len(SHARES))
     is_known = ~np.isnan(kept.answers[:, 2])
     linear, trees = kept.answers[is_known, 2], kept.answers[is_known, 3]
@@ -432,12 +458,12 @@ def choose_share(combination: Combination, kept: KeptLabels, now: int, *, has_cl
     return 0.5 if not total.any() else float(SHARES[int(total.argmin())])
 
 
-def weights_to_fit(kept: KeptLabels, now: int, base: FloatArray, task: Task) -> FloatArray:
+def weights_to_fit(kept: KeptLabels, base: FloatArray, task: Task) -> FloatArray:
     """Return the weights of the reference and of labels together, with the mean of the base weights.
 
     A label has the base weight that rows of its class have in the reference on average.
     """
-    of_reference, of_labels = fading_weights(kept.position, now)
+    of_reference, of_labels = fading_weights(kept.position)
     mean = float(base.mean())
     own = np.full(len(kept), mean)
     for group in np.unique(task.strata):

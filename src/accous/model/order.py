@@ -14,6 +14,7 @@ from scipy.sparse import issparse
 from accous.arrays import FloatArray, IntArray
 from accous.diagnostics.coverage import follows_rows
 from accous.exceptions import DataError, ParameterError
+from accous.threads import one_blas_thread
 
 # --- What is known about the order of the rows
 
@@ -206,7 +207,8 @@ def look_for_order(X: FloatArray, y: NDArray[Any], *, has_classes: bool) -> Orde
     if has_classes:
         changes = np.concatenate(([0], np.cumsum(y[1:] != y[:-1])))
         strata = changes if changes[-1] > 0 and changes[-1] + 1 == len(np.unique(y)) else strata
-    p_value = _p_value(_bases(X, _label_columns(y, has_classes=has_classes)), strata)
+    with one_blas_thread():
+        p_value = _p_value(_bases(X, _label_columns(y, has_classes=has_classes)), strata)
     if p_value <= ALPHA:
         return Order(OrderKind.FOUND, p_value)
     return Order(OrderKind.SORTED_BY_LABEL if strata.any() else OrderKind.NOT_FOUND, p_value)

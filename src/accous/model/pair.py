@@ -17,9 +17,10 @@ from accous.model.heldout import Combination, Split, answers_of, hold_out
 from accous.model.predictors import ErmRecipe, EstimatorRecipe, WeightedErm
 from accous.model.round import linear_from_plain
 from accous.model.tasks import ClassTask, Task
-from accous.validation import Bounds
 
 AUTO = "auto"
+LINEAR = "linear"
+"""The built-in regression on clipped numbers alone."""
 
 
 def make_trees(kind: str, seed: int, categories: list[int] | None = None) -> Any:
@@ -64,15 +65,11 @@ class PairOfRegressors:
         None if it has no weight.
     trees : regressor or classifier, optional
         None if it has no weight.
-    bounds : Bounds
-        Of the numbers that the linear predictor reads. Its scaled columns would run away otherwise: a coefficient that
-        the reference hardly determines is multiplied by whatever lies beyond its range.
     combination : Combination
     """
 
     linear: Any
     trees: Any
-    bounds: Bounds
     combination: Combination
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
@@ -80,7 +77,7 @@ class PairOfRegressors:
         return self._answers(X, None)
 
     def _answers(self, X: FloatArray, classes: NDArray[Any] | None) -> FloatArray:
-        linear = None if self.linear is None else answers_of(self.linear, self.bounds.clipped(X), classes)
+        linear = None if self.linear is None else answers_of(self.linear, X, classes)
         trees = None if self.trees is None else answers_of(self.trees, X, classes)
         return self.combination.mixed(*_both(linear, trees))
 
@@ -122,7 +119,7 @@ class PairRecipe:
     Attributes
     ----------
     linear : ErmRecipe
-        The built-in regression.
+        The built-in regression, on clipped numbers.
     trees : EstimatorRecipe
     combination : Combination
     """
@@ -157,8 +154,8 @@ class PairErm:
 
     def __init__(self, recipe: PairRecipe, X: FloatArray, task: Task) -> None:
         share = recipe.combination.share
-        self._combination, self._task, self._bounds = recipe.combination, task, Bounds.of(X)
-        self._linear: Any = recipe.linear.on(self._bounds.clipped(X), task) if share < 1.0 else None
+        self._combination, self._task = recipe.combination, task
+        self._linear: Any = recipe.linear.on(X, task) if share < 1.0 else None
         self._trees: Any = recipe.trees.on(X, task) if share > 0.0 else None
         # What is slower or coarser decides.
         parts: list[WeightedErm] = [part for part in (self._linear, self._trees) if part is not None]
@@ -177,7 +174,7 @@ class PairErm:
         return self._pair(linear, trees)
 
     def _pair(self, linear: Any, trees: Any) -> PairOfRegressors:
-        parts = linear, trees, self._bounds, self._combination
+        parts = linear, trees, self._combination
         return (
             PairOfClassifiers(*parts, self._task.classes)
             if isinstance(self._task, ClassTask)

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray, IntArray, to_plain
-from accous.diagnostics.alarm import Alarm, limit_of, losses_of, start_alarm
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.metrics import one_hot
 from accous.diagnostics.performance import Labels, Predictions, label_weights
-from accous.diagnostics.status import Status, text_of
+from accous.diagnostics.status import Alarm, Status, limit_of, losses_of, start_alarm, text_of
 from accous.exceptions import DataError
 from accous.model.tasks import ClassTask, Task, read_numbers, read_predictions
 from accous.model.watching import MAX_BYTES, RecentRows
-from accous.threads import one_blas_thread
+from accous.text import LOGGER
+from accous.threads import CALLBACKS_NAME, one_blas_thread
 
 if TYPE_CHECKING:
     from accous.model.round import RoundRules
@@ -307,6 +308,59 @@ def alarm_from_plain(plain: dict[str, Any] | None) -> AlarmWatch | None:
     return AlarmWatch(process, plain["n_closed"], plain["since"])
 
 
+# --- Who is told of a change
+
+
+class TellsStatus:
+    """Calls functions when the state or the alarm of a model changes."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def status_(self) -> Status:
+            """The present one."""
+
+    def on_status(self, callback: Callable[[Status], object]) -> Self:
+        """Call a function with ``status_`` whenever its state or its alarm has changed.
+
+        A fitted model looks after every 64 rows and after labels, in the thread that calls ``adapt`` or ``observe``.
+        What the function raises is logged. Copies, pickles and saved models do not have it.
+
+        Parameters
+        ----------
+        callback : callable
+            Takes a `Status`.
+
+        Examples
+        --------
+        >>> from accous import AdaptiveClassifier
+        >>> from accous.streams import GaussianStream, SquareShift
+        >>> stream = GaussianStream(SquareShift(period=100), n_rounds=20, batch_size=10, random_state=0)
+        >>> model = AdaptiveClassifier().fit(*stream.reference())
+        >>> model = model.on_status(lambda status: print(status.state, status.alarm))
+        >>> for batch in stream:
+        ...     model = model.adapt(batch.X)
+        uncertain False
+        """
+        status = self.status_
+        told = vars(self).get(CALLBACKS_NAME, (status.state, status.alarm))
+        vars(self)[CALLBACKS_NAME] = (*told, callback)
+        return self
+
+    def _tell(self) -> None:
+        """Call the functions if there is something new."""
+        state, alarm, *callbacks = vars(self)[CALLBACKS_NAME]
+        status = self.status_
+        if (status.state, status.alarm) == (state, alarm):
+            return
+        vars(self)[CALLBACKS_NAME] = (status.state, status.alarm, *callbacks)
+        for callback in callbacks:
+            try:
+                callback(status)
+            except Exception:
+                LOGGER.exception("A function that was to be told of a model's state failed.")
+
+
 # --- What moved
 
 
@@ -365,7 +419,7 @@ def status_to_json(status: Status) -> dict[str, Any]:
         {"code": str(each.code), "number": number_or_none(each.number), "text": text_of(each)}
         for each in status.reasons
     ]
-    advice = {"code": str(status.advice.code), "n": status.advice.n, "command": status.advice.command or None}
+    advice = {"code": str(status.advice.code), "n": status.advice.n, "command": status.advice.command() or None}
     return {
         "state": status.state,
         "alarm": status.alarm,

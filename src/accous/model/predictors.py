@@ -44,7 +44,7 @@ from accous.core.regression import (
 from accous.exceptions import DataError, ParameterError
 from accous.model.tasks import ClassTask, NumberTask, Task
 from accous.threads import one_blas_thread, one_openmp_thread_if_few
-from accous.validation import own_copy
+from accous.validation import Bounds, own_copy
 
 # --- Predictions for every reference row from fits on folds without it
 
@@ -636,18 +636,22 @@ class LinearPredictor:
     classes_ : array of shape (n_classes,)
     point : Point or None
         Where the fit ended, so that the next one can start there; None if there are few coefficients.
+    bounds : Bounds or None
+        How far out numbers are read. A coefficient that the reference hardly determines would be multiplied by whatever
+        lies beyond its range.
     """
 
     coef_: FloatArray
     intercept_: FloatArray
     classes_: NDArray[Any]
     point: Point | None = field(default=None, compare=False, repr=False)
+    bounds: Bounds | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def of_coefs(cls, coefs: FloatArray, classes: NDArray[Any]) -> LinearPredictor:
+    def of_coefs(cls, coefs: FloatArray, classes: NDArray[Any], bounds: Bounds | None = None) -> LinearPredictor:
         """Make a predictor from coefficients whose last column is the intercept."""
         # Copies, not views: their products then have the same bits after the model was saved and loaded.
-        predictor = cls(coefs[:, :-1].copy(), coefs[:, -1].copy(), classes)
+        predictor = cls(coefs[:, :-1].copy(), coefs[:, -1].copy(), classes, bounds=bounds)
         predictor.__dict__["coefs"] = coefs
         return predictor
 
@@ -659,7 +663,7 @@ class LinearPredictor:
     def decision_function(self, X: FloatArray) -> FloatArray:
         """Return scores: one per row for two classes, otherwise one per row and class."""
         # The limit is large enough to change no answer and small enough that sums do not overflow.
-        limited = np.maximum(X, -1e100)
+        limited = np.maximum(X if self.bounds is None else self.bounds.clipped(X), -1e100)
         scores = np.minimum(limited, 1e100, out=limited) @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
@@ -699,9 +703,12 @@ class LogisticErm:
         classes: NDArray[Any],
         C: float,
         scales: FloatArray | None = None,
+        bounds: Bounds | None = None,
     ) -> None:
+        self._bounds = bounds
         self._scales = None if scales is None else np.append(scales, 1.0)  # and that of the intercept
-        rows = X if self._scales is None else X / self._scales[:-1]
+        rows = X if bounds is None else bounds.clipped(X)
+        rows = rows if self._scales is None else rows / self._scales[:-1]
         self._problem: LogisticProblem = make_problem(rows, labels, len(classes), C)
         self._classes = classes
         # Leaving out every row once takes time quadratic in the number of coefficients; a round takes linear time.
@@ -714,16 +721,16 @@ class LogisticErm:
         start = None if previous is None else self._to_scaled(previous.coefs)
         coefs = solve_compiled(self._problem, weights, start)
         if coefs is not None:
-            return LinearPredictor.of_coefs(self._to_raw(coefs), self._classes)
+            return LinearPredictor.of_coefs(self._to_raw(coefs), self._classes, self._bounds)
         with one_blas_thread():
             if self._problem.axes is None:
                 coefs = solve(self._problem, weights, start)
-                return LinearPredictor.of_coefs(self._to_raw(coefs), self._classes)
+                return LinearPredictor.of_coefs(self._to_raw(coefs), self._classes, self._bounds)
             return self._descend(weights, previous)
 
     def restored(self, coef: FloatArray, intercept: FloatArray, point: Point | None) -> LinearPredictor:
         """Return a predictor that was fitted before, from its parts."""
-        return LinearPredictor(coef, intercept, self._classes, point)
+        return LinearPredictor(coef, intercept, self._classes, point, self._bounds)
 
     def _to_scaled(self, coefs: FloatArray) -> FloatArray:
         return coefs if self._scales is None else coefs * self._scales
@@ -736,7 +743,7 @@ class LogisticErm:
         effort = FULL if previous is None else ONE_ROUND
         point = descend_from(self._problem, weights, self._start(previous), effort)
         coefs = self._to_raw(self._problem.from_design(point.coefs))
-        return LinearPredictor(coefs[:, :-1], coefs[:, -1], self._classes, point)
+        return LinearPredictor(coefs[:, :-1], coefs[:, -1], self._classes, point, self._bounds)
 
     def cross_fitted(self, weights: FloatArray, fitted: LinearPredictor, *, is_quick: bool = False) -> IntArray | None:
         """Return approximate leave-one-out predictions, or predictions from folds if the Hessian would be too large."""
@@ -778,10 +785,12 @@ class LogisticRecipe:
 
     C: float
     scales: FloatArray | None
+    clips: bool = False
 
     def on(self, X: FloatArray, task: ClassTask) -> LogisticErm:
         """Return how to fit it on these rows."""
-        return LogisticErm(X, task.labels, task.classes, self.C, self.scales)
+        bounds = Bounds.of(X) if self.clips else None
+        return LogisticErm(X, task.labels, task.classes, self.C, self.scales, bounds)
 
 
 def deviations_of_columns(X: FloatArray, weights: FloatArray) -> FloatArray:
@@ -829,6 +838,7 @@ class RidgePredictor:
 
     coef_: FloatArray
     intercept_: float
+    bounds: Bounds | None = field(default=None, compare=False, repr=False)
     point: ClassVar[None] = None
 
     @property
@@ -839,7 +849,8 @@ class RidgePredictor:
     def predict(self, X: FloatArray) -> FloatArray:
         """Return the prediction for each row."""
         # The limit is large enough to change no answer and small enough that sums do not overflow.
-        return np.asarray(np.clip(X, -1e100, 1e100) @ self.coef_ + self.intercept_)
+        rows = X if self.bounds is None else self.bounds.clipped(X)
+        return np.asarray(np.clip(rows, -1e100, 1e100) @ self.coef_ + self.intercept_)
 
 
 class RidgeErm:
@@ -862,9 +873,18 @@ class RidgeErm:
     is_slow_to_cross_fit: ClassVar[bool] = False
     keeps_first_fit: ClassVar[bool] = False
 
-    def __init__(self, X: FloatArray, targets: FloatArray, alpha: float, scales: FloatArray | None = None) -> None:
+    def __init__(
+        self,
+        X: FloatArray,
+        targets: FloatArray,
+        alpha: float,
+        scales: FloatArray | None = None,
+        bounds: Bounds | None = None,
+    ) -> None:
+        self._bounds = bounds
         self._scales = None if scales is None else np.append(scales, 1.0)  # and that of the intercept
-        rows = X if self._scales is None else X / self._scales[:-1]
+        rows = X if bounds is None else bounds.clipped(X)
+        rows = rows if self._scales is None else rows / self._scales[:-1]
         self._problem: RidgeProblem = make_ridge_problem(rows, targets, alpha)
         self.n_coefs = X.shape[1] + 1
         self.rounds_between_checks = min(256, 32 * (1 + self.n_coefs // 64))
@@ -875,7 +895,7 @@ class RidgeErm:
         found = solve_ridge_compiled(self._problem, weights)
         coefs = self._to_raw(self._solve(weights, previous) if found is None else found)
         # A copy, not a view: its products then have the same bits after the model was saved and loaded.
-        return RidgePredictor(coefs[:-1].copy(), float(coefs[-1]))
+        return RidgePredictor(coefs[:-1].copy(), float(coefs[-1]), self._bounds)
 
     def _solve(self, weights: FloatArray, previous: RidgePredictor | None) -> FloatArray:
         # Departs from the paper: with many columns a round starts from the last solution and stops at nine digits.
@@ -894,7 +914,7 @@ class RidgeErm:
 
     def restored(self, coef: FloatArray, intercept: float, point: Point | None) -> RidgePredictor:
         """Return a predictor that was fitted before, from its parts."""
-        return RidgePredictor(coef, float(intercept))
+        return RidgePredictor(coef, float(intercept), self._bounds)
 
     def _to_scaled(self, coefs: FloatArray) -> FloatArray:
         return coefs if self._scales is None else coefs * self._scales
@@ -909,7 +929,8 @@ class RidgeRecipe:
 
     alpha: float
     scales: FloatArray | None
+    clips: bool = False
 
     def on(self, X: FloatArray, task: NumberTask) -> RidgeErm:
         """Return how to fit it on these rows."""
-        return RidgeErm(X, task.targets, self.alpha, self.scales)
+        return RidgeErm(X, task.targets, self.alpha, self.scales, Bounds.of(X) if self.clips else None)

@@ -13,8 +13,7 @@ from accous.arrays import FloatArray
 from accous.core.kernels_rows import effective_rows
 from accous.core.pool import Tempered, start_tempered
 from accous.diagnostics.evidence import LARGEST_UNEXPLAINED, Evidence
-from accous.diagnostics.losses import effective_sample_size, loss_difference, mean_and_error
-from accous.diagnostics.scales import LossScale
+from accous.diagnostics.losses import LossScale, effective_sample_size, loss_difference, mean_and_error
 from accous.model.predictors import WeightedErm
 from accous.model.tasks import Task
 from accous.ratio.base import RatioEstimator

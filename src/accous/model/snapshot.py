@@ -19,7 +19,16 @@ from accous.diagnostics.coverage import MIN_ROWS, Coverage
 from accous.diagnostics.drift import DriftEvent, Regime, main_columns, shares
 from accous.diagnostics.losses import effective_sample_size, loss_interval
 from accous.diagnostics.metrics import Metric, read_metric
-from accous.diagnostics.performance import Estimate, Labels, Predictions, at_fit, estimate, estimate_by_segment
+from accous.diagnostics.performance import (
+    Calibration,
+    Estimate,
+    Labels,
+    Predictions,
+    at_fit,
+    estimate,
+    estimate_by_segment,
+    moved,
+)
 from accous.diagnostics.status import Finding, Reason, Status
 from accous.exceptions import DataError, ParameterError
 from accous.model.learning import LearningEvent
@@ -138,6 +147,11 @@ class Snapshot:
 
     # --- how good it is now ----------------------------------------------------------------------------------------
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether neither rows nor labels have come: then there is nothing to judge."""
+        return not self.state.n_rows and self.state.labelled is None
+
     def performance(self, metric: str | None = None, *, by: str | None = None) -> Any:
         """Return how good the model is on recent rows, by the model's own metric or by another.
 
@@ -161,20 +175,32 @@ class Snapshot:
             return self._estimates[chosen.name]
 
     @cached_property
+    def calibration(self) -> Calibration | None:
+        """What held-out rows tell of rows that are predicted so, weighted as the inputs are now."""
+        held, base = self.rules.held_out, self.rules.base_weight
+        if held.calibration is None or held.predictions is None or self.is_empty:
+            return held.calibration
+        rows = held.predictions.rows
+        ratio = np.divide(self.state.weights[rows], base[rows], out=np.ones(len(rows)), where=base[rows] > 0.0)
+        return held.calibration.reweighted(ratio) if np.ptp(ratio) > 0.0 else held.calibration
+
+    @cached_property
     def _estimates(self) -> dict[str, Estimate]:
         return {}
 
     def _estimate(self, metric: Metric) -> Estimate:
-        calibration = self.rules.held_out.calibration
+        calibration = self.calibration
         if calibration is None:
             unknown = float("nan")
             return Estimate(metric.name, unknown, unknown, unknown, "expected", unknown, len(self.labels))
         return estimate(metric, calibration, self.recent, self.labels)
 
     def _by_segment(self, metric: Metric, by: str) -> list[tuple[str, Estimate]]:
-        calibration = self.rules.held_out.calibration
+        calibration = self.calibration
         if calibration is None:
             raise DataError("The reference has too few rows to estimate by segment.")
+        if self.is_empty:
+            return []
         of_recent, of_labelled, of_held_out = self.segment_values(by)
         return estimate_by_segment(
             metric,
@@ -202,7 +228,7 @@ class Snapshot:
 
     @cached_property
     def recent(self) -> Predictions:
-        """What the predictor in use says of recent rows; before the first, what it says of labelled or held-out rows.
+        """What the predictor in use says of recent rows; before the first, of labelled rows if there are some.
 
         Rows of frames are not kept as the user's estimator reads them: held-out rows of the reference stand for them,
         as often as their weights say.
@@ -217,8 +243,8 @@ class Snapshot:
         assert held.calibration is not None
         assert held.predictions is not None
         made = held.calibration.held_out
-        if not state.n_rows:
-            return made
+        if self.is_empty:
+            return made[:0]
         shares = np.cumsum(state.weights[held.predictions.rows])
         places = (np.arange(_ROWS_FOR_FRAMES) + 0.5) / _ROWS_FOR_FRAMES
         return made[np.minimum(np.searchsorted(shares / shares[-1], places), len(made) - 1)]
@@ -255,6 +281,8 @@ class Snapshot:
     @cached_property
     def status(self) -> Status:
         """The state of the model, with its reasons and one piece of advice."""
+        if self.is_empty:
+            return states.BEFORE_ROWS
         metric, held, alarm = self.rules.measures.metric, self.rules.held_out, self.alarm
         now = self.performance()
         no_history = states.History(False, np.zeros(0), float("nan"))
@@ -264,6 +292,7 @@ class Snapshot:
             no_history if held.calibration is None else held.history(metric, self.rules.cover),
             self._drift_now,
             tolerance=self.tolerance,
+            moved=0.0 if held.calibration is None else moved(held.calibration.held_out, self.recent),
             alarm=alarm is not None and alarm.process.is_on,
             also=self._further_reasons,
         )

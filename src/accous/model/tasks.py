@@ -21,8 +21,7 @@ from accous.diagnostics.coverage import (
     follows_rows,
     rare_classes,
 )
-from accous.diagnostics.losses import NumberLoss, weighted_loss
-from accous.diagnostics.scales import ERRORS, LossScale, scale_of_numbers
+from accous.diagnostics.losses import ERRORS, LossScale, NumberLoss, scale_of_numbers, weighted_loss
 from accous.exceptions import DataError, TrapWarning
 from accous.text import count
 
@@ -571,7 +570,7 @@ def warn_of_traps(rows: Any, task: Task, names: Callable[[], list[str]], *, is_o
 
 
 def _warn(sentence: str) -> None:
-    warnings.warn(sentence, TrapWarning, stacklevel=5)  # at the caller of `fit`
+    warnings.warn(sentence, TrapWarning, stacklevel=4)  # at the caller of `fit`
 
 
 Task = ClassTask | NumberTask

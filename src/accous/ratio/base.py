@@ -371,7 +371,7 @@ MAX_FULL_FEATURES = 1024
 """Largest number of features for which learners keep their whole matrix; ``docs/performance.md`` shows the cost."""
 
 _BOUND_QUANTILE = 0.99
-_USUAL_COLUMNS = 12  # as in the paper's synthetic data; docs/defaults.md lists the other values that were tried
+_USUAL_COLUMNS = 12  # as in the paper's synthetic data; 10 and 1 differed little on one stream
 _SMALLEST_BOUND = 1e-150
 
 

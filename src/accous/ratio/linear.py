@@ -13,7 +13,6 @@ from accous.arrays import FloatArray, IntArray, to_plain
 from accous.core.ensemble import DIAGONAL, FULL, LOW_RANK, Reference, prepare_reference
 from accous.core.losses import LOSSES, Loss
 from accous.exceptions import ParameterError
-from accous.parameters import require_choice, require_integer, require_number
 from accous.ratio.base import RatioEstimator, default_metric, default_radius, default_step_size
 from accous.ratio.features import (
     LARGEST_NORM,
@@ -24,6 +23,7 @@ from accous.ratio.features import (
     map_from_plain,
     map_to_plain,
 )
+from accous.text import require_choice, require_integer, require_number
 from accous.threads import one_blas_thread
 from accous.validation import count_rows
 

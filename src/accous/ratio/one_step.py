@@ -36,9 +36,9 @@ from accous.core.ratio_problems import (
     squared_norms,
 )
 from accous.exceptions import DataError, ParameterError
-from accous.parameters import require_choice, require_integer, require_number, require_number_in
 from accous.ratio.base import RatioEstimator
 from accous.ratio.features import FeatureMap, RowMap, fit_features, fit_map, map_from_plain, map_to_plain
+from accous.text import require_choice, require_integer, require_number, require_number_in
 from accous.threads import one_blas_thread
 
 # --- Ratio models with Gaussian kernels, estimated from each batch on its own: what uLSIF, RuLSIF, KLIEP and

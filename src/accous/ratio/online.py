@@ -19,11 +19,11 @@ from accous.core.ensemble import (
     choose_rounds,
     start_learners,
 )
-from accous.parameters import require_choice, require_integer, require_power_of_two
 from accous.ratio.base import AUTO_META_RANGE, AUTO_START, RatioEstimator
 from accous.ratio.features import LARGEST_NORM
 from accous.ratio.linear import PAPER_RADIUS, LinearRatio
 from accous.ratio.pool import PooledRatio
+from accous.text import require_choice, require_integer, require_power_of_two
 from accous.validation import count_rows, read_frame, read_rows
 
 # --- OnlineDensityRatio: the paper's online ensemble

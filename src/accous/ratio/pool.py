@@ -16,9 +16,9 @@ from accous.core.ensemble import CompiledRounds, NarrowReference
 from accous.core.pool import LONGEST_LOOK, N_SHAPES, UNCUT, PoolState, RatioPool, SeenRows, distance
 from accous.core.round import OneModel, OneModelRounds
 from accous.exceptions import CheckpointError, ParameterError
-from accous.parameters import require_choice, require_integer
 from accous.ratio.base import RatioEstimator
 from accous.ratio.linear import LinearRatio
+from accous.text import require_choice, require_integer
 from accous.threads import one_blas_thread
 from accous.validation import count_rows
 

@@ -15,13 +15,16 @@ from typing import Any
 
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, rounds_in_words
 from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN
-from accous.report.figures import Figure, date_of_round, moved_figures, performance_figure
-from accous.report.words import (
+from accous.report.figures import (
+    Figure,
     ReportSource,
+    date_of_round,
     headline,
     headline_notes,
     interval_in_words,
     metric_in_words,
+    moved_figures,
+    performance_figure,
     shown,
     tolerated_in_words,
 )

@@ -40,6 +40,7 @@ from accous.service.learner import Learner, Parsed
 from accous.service.live import Events, Metrics, Reading, ReadingTimer, read_event_id
 from accous.service.log import Record
 from accous.service.protocols import Inference
+from accous.table.kinds import kind_of
 from accous.table.model import RoundResult
 from accous.text import LOGGER
 
@@ -139,9 +140,9 @@ class Service:
         model = copy(reader.table_model.model)
         played = self.predict(reader, batch, needs_ratio="ratio" in batch.include, model=model)
         origin = f"{self._origin}-{next(self._numbers)}"
-        content = prediction_content(reader.table_model, played, batch, origin=origin, salt=reader.salt)
-        sets = prediction_sets(model, batch)
-        return content if sets is None else content | {"sets": sets}
+        kind = kind_of(model.task_, getattr(model, "classes_", None))
+        content = prediction_content(kind, played, batch, origin=origin, salt=reader.salt)
+        return content | prediction_sets(model, batch)
 
 
 # --- Bodies of requests: read within the limits, and what is large is unpacked and decoded aside, few at a time
@@ -284,12 +285,12 @@ class Endpoints:
         return json_result(self._service.predicted(reader, batch))
 
     async def learn(self, request: Request) -> Result:
-        """Learn from a batch, predict it and learn from it, or count labels; the address says which."""
+        """Carry out a batch, labels or a question which rows to label; the address says which it is."""
         service, learner = self._service, self._service.require_learner()
         learner.require_room()
         kind = request.scope["path"].rpartition("/")[2]
         content_type = request.headers.get("content-type", "")
-        options = options_of(request) if kind == "labels" else _choices(request)
+        options = options_of(request) if kind in ("labels", "ask") else _choices(request)
         key = request.headers.get("idempotency-key") or None
         if key is not None and (len(key) > _LONGEST_KEY or not key.isascii() or not key.isprintable()):
             raise HttpError(400, "bad_key", f"An Idempotency-Key has 1 to {_LONGEST_KEY} printable characters.")
@@ -403,18 +404,20 @@ def _endpoints(service: Service) -> list[Endpoint]:
     own, inference = Endpoints(service), Inference(service)
     post, get, look = partial(Endpoint, "POST"), partial(Endpoint, "GET"), partial(Endpoint, "GET", access="look")
     protocol, key = "Open Inference Protocol: ", "Idempotency-Key"
-    labels = "Count labels that arrived late, by the ids or keys of predictions. Nothing is learned from them."
+    labels = "Count labels that arrived late, by the ids or keys of predictions, then learn from them."
+    ask = "Choose rows to label among those that were predicted and learned from since the last time."
     found = [
         post("/v1/predict", own.predict, "Predict rows; nothing is learned.", "read", "RowsToPredict", "Predictions",
              ("include", "alpha")),
         post("/v1/step", own.learn, "Predict rows, then learn from them.", "write", "RowsBody", "Predictions",
              (key, "include", "alpha", "key")),
         post("/v1/adapt", own.learn, "Learn from rows.", "write", "RowsBody", "Learned", (key, "key")),
+        post("/v1/ask", own.learn, ask, "write", "AskBody", "Asked", (key,)),
         post("/v1/labels", own.learn, labels, "write", "LabelsBody", "Counted", (key,)),
         post("/invocations", inference.invoke, "Predict, as MLflow's scoring server does.", "read", "Invocation"),
         look("/v1/state", own.state, "State, metric, advice and what moved, as accous status --json prints them."),
         look("/v1/history", own.history, "The rounds so far, in at most 512 points.", parameters=("since",)),
-        look("/v1/events", own.events, "Events: reading, drift, state, alarm.", gives="text/event-stream",
+        look("/v1/events", own.events, "Events: reading, drift, state, alarm, learned.", gives="text/event-stream",
              parameters=("Last-Event-ID",)),
         look("/metrics", own.metrics, "Metrics for Prometheus.", gives="text/plain"),
         get("/healthz", own.healthz, "Whether the process is alive."),

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,9 +20,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import AccousError, DataError
-from accous.table.columns import Features, Marks, NumberColumn, PlainRowEncoder, frame_of_rows
+from accous.table.columns import ColumnEncoder, Features, Marks, NumberColumn, PlainRowEncoder, frame_of_rows
 from accous.table.kinds import ClassKind, LabelKind, NumberKind, kind_of
 from accous.table.model import RoundResult, TableModel
+from accous.table.readers import spread_vectors
+from accous.table.rows import features_to_json
 from accous.text import count
 
 # --- What is wrong with a request, and what an endpoint of the learner returns
@@ -337,6 +339,7 @@ CHOICES = ("include", "alpha", "key")
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, from 1970-01-01
 _INCLUDED: tuple[Include, ...] = ("ids",)
 _WORDS = ("ids", "probabilities", "ratio", "sets")
+_ALL_LABELS = 100_000
 # What msgspec says.
 _WRONG_WORD, _WRONG_FIELD = (
     re.compile(r"Invalid enum value '(.*)' - at `\$\.include", re.DOTALL),
@@ -378,9 +381,16 @@ class Label(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class LabelsBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Late labels, oldest first."""
+    """Late labels, oldest first, and whether to learn from them after they were counted."""
 
     labels: list[Label]
+    learn: bool = True
+
+
+class AskBody(msgspec.Struct, forbid_unknown_fields=True):
+    """How many rows to label."""
+
+    n: Annotated[int, msgspec.Meta(ge=1, le=_ALL_LABELS)]
 
 
 _DECODERS: dict[type, msgspec.json.Decoder[Any]] = {}
@@ -532,7 +542,6 @@ def _reason(error: BaseException) -> str:
 # --- Rows of a request, encoded and checked: what is learned or predicted from them cannot fail for their sake
 
 
-_ALL_LABELS = 100_000
 _UNREADABLE = "The columns of the request cannot be read: check their types."
 
 
@@ -542,6 +551,10 @@ class Batch:
 
     Attributes
     ----------
+    rows : sequence of dict, or polars.DataFrame
+        As they came.
+    encoder : ColumnEncoder
+        By which they were encoded; the model may learn new categories later.
     X : array of shape (n_rows, n_features)
     marks : Marks
     times : array of shape (n_rows,), optional
@@ -551,6 +564,8 @@ class Batch:
     alpha : float
     """
 
+    rows: Sequence[dict[str, Any]] | pl.DataFrame
+    encoder: ColumnEncoder
     X: NDArray[np.float64]
     marks: Marks
     times: NDArray[np.float64] | None
@@ -582,8 +597,8 @@ class BatchReader:
         self._plain = PlainRowEncoder(encoder)
         self._time = time
         self.columns = encoder.used_columns
-        widths = table_model.settings.get("widths", {})
-        self._numbers = [plan.name for plan in encoder.used if isinstance(plan, NumberColumn)] + list(widths)
+        self._widths = table_model.settings.get("widths", {})
+        self._numbers = [plan.name for plan in encoder.used if isinstance(plan, NumberColumn)] + list(self._widths)
         others = [*encoder.used_columns, *encoder.constants, *((time.name,) if time is not None else ())]
         self._others = [name for name in dict.fromkeys(others) if name not in self._numbers]
         # Ids of another model are not ids of this one.
@@ -605,12 +620,11 @@ class BatchReader:
     ) -> Batch:
         """Return rows of plain values, encoded."""
         _require_alpha(alpha)
-        keys = None if key is None else _keys([row.get(key) for row in rows], key)
+        keys, encoder = None if key is None else _keys([row.get(key) for row in rows], key), self.table_model.encoder
         features = self._plain.encode(rows) if self._time is None else None
         if features is not None:
-            return Batch(features.X, features.marks, None, keys, include, alpha)
-        frame = frame_of_rows(rows, self._numbers, self._others)
-        return self._batch(frame, len(rows), keys, include, alpha)
+            return Batch(rows, encoder, features.X, features.marks, None, keys, include, alpha)
+        return self._batch(self._frame_of(rows), len(rows), keys, include, alpha)
 
     def read_frame(
         self, frame: pl.DataFrame, key: str | None = None, include: tuple[str, ...] = (), alpha: float = 0.1
@@ -625,11 +639,16 @@ class BatchReader:
             keys = _keys(frame[key].to_list() if is_there else [None] * max(1, frame.height), key)
         return self._batch(frame, frame.height, keys, include, alpha)
 
-    def read_labels(self, body: bytes, content_type: str) -> list[Label]:
+    def read_ask(self, body: bytes, content_type: str) -> AskBody:
+        """Return how many rows to label."""
+        _require_json(content_type)
+        return decode_json(body, AskBody, self._limits)
+
+    def read_labels(self, body: bytes, content_type: str) -> LabelsBody:
         """Return late labels, each place once; refuse those that contradict each other or cannot be used."""
-        if content_type.partition(";")[0].strip().lower() != "application/json":
-            raise HttpError(415, "unsupported_content_type", "Labels come as JSON: set Content-Type: application/json.")
-        labels = decode_json(body, LabelsBody, self._limits, most_objects=2 * _ALL_LABELS).labels
+        _require_json(content_type)
+        asked = decode_json(body, LabelsBody, self._limits, most_objects=2 * _ALL_LABELS)
+        labels = asked.labels
         if not labels:
             raise HttpError(422, "no_labels", "There is no label in the request.")
         if len(labels) > _ALL_LABELS:
@@ -647,28 +666,33 @@ class BatchReader:
                 raise HttpError(
                     422, "contradiction", f"Label {number} (counted from 0) contradicts another label of its row."
                 )
-        return list(seen.values())
+        return LabelsBody(list(seen.values()), asked.learn)
 
-    def frame_of(self, rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
-        """Return rows of plain values as a frame with the model's columns."""
+    def remembered(self, rows: Sequence[dict[str, Any]] | pl.DataFrame) -> list[str]:
+        """Return rows as the model's folder remembers them, so that it can learn from their labels."""
+        frame = rows if isinstance(rows, pl.DataFrame) else self._frame_of(rows)
+        return features_to_json(spread_vectors(frame, self._widths)[0], self.table_model.encoder)
+
+    def _frame_of(self, rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
         return frame_of_rows(rows, self._numbers, self._others)
 
     def _require_row(self, row: dict[str, Any], number: int) -> None:
         if any(name in row for name in self.columns):
-            self._usable(self._prepared(self.frame_of([row])), number)
+            self._usable(self._prepared(self._frame_of([row])), number)
         else:
             raise HttpError(422, "invalid", f"The row of label {number} (counted from 0) has no column of the model.")
 
     def _batch(
         self, frame: pl.DataFrame, n_rows: int, keys: list[str] | None, include: tuple[str, ...], alpha: float
     ) -> Batch:
+        encoder = self.table_model.encoder
         if not n_rows:
-            empty = np.empty((0, len(self.table_model.encoder.feature_names)))
-            hits = np.empty((0, len(self.table_model.encoder.marks)), dtype=np.uint8)
-            return Batch(empty, Marks(hits, pl.DataFrame()), None, keys, include, alpha)
+            empty = np.empty((0, len(encoder.feature_names)))
+            marks = Marks(np.empty((0, len(encoder.marks)), dtype=np.uint8), pl.DataFrame())
+            return Batch((), encoder, empty, marks, None, keys, include, alpha)
         features = self._usable(self._prepared(frame))
         times = None if self._time is None else self._time.seconds(frame)
-        return Batch(features.X, features.marks, times, keys, include, alpha)
+        return Batch(frame, encoder, features.X, features.marks, times, keys, include, alpha)
 
     def _require_columns(self, frame: pl.DataFrame) -> None:
         try:
@@ -697,6 +721,12 @@ class BatchReader:
                 column=bad.column,
             )
         return features
+
+
+def _require_json(content_type: str) -> None:
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        text = "This address takes JSON only: set Content-Type: application/json."
+        raise HttpError(415, "unsupported_content_type", text)
 
 
 def key_text(value: Any) -> str:
@@ -741,39 +771,52 @@ def _require_alpha(alpha: float) -> None:
 # --- The ids that predictions carry: a label that arrives late brings back what was predicted, and when
 
 
+_ROW_BITS = 20
+
+
 class MadePrediction(NamedTuple):
-    """What was predicted, as text, and after how many rounds."""
+    """What was predicted, as text, after how many rounds, and its line in the store; None if it is not kept there."""
 
     prediction: str
     round: int
+    line: int | None
 
 
-def make_ids(origin: str, number: int, predictions: Sequence[Any], salt: int) -> list[str]:
-    """Return an id for each prediction of a request.
+def line_of(record: int, row: int) -> int:
+    """Return the line in the store of a row of a record of the log."""
+    return record << _ROW_BITS | row
+
+
+def id_of_line(line: int, number: int, prediction: str, salt: int) -> str:
+    """Return the id of a prediction in the store, as `make_id` made it."""
+    return make_id(f"s{line >> _ROW_BITS}", line & (1 << _ROW_BITS) - 1, number, prediction, salt)
+
+
+def make_id(origin: str, row: int, number: int, prediction: Any, salt: int) -> str:
+    """Return the id of a prediction.
 
     Parameters
     ----------
     origin : str
-        What no other request has; letters, digits and minus only.
+        What no other request has: s and the number of its record in the log, or p and what is drawn at random.
+    row : int
+        Of the request.
     number : int
         The round.
-    predictions : sequence
+    prediction : object
     salt : int
         Of the model.
 
     Examples
     --------
-    >>> ids = make_ids("s1", 7, ["yes", "no"], 0)
-    >>> read_id(ids[1], 0)
-    MadePrediction(prediction='no', round=7)
-    >>> read_id(ids[1], 1) is None
-    True
+    >>> made = make_id("s1", 2, 7, "no", 0)
+    >>> read_id(made, 0)
+    MadePrediction(prediction='no', round=7, line=1048578)
+    >>> id_of_line(1048578, 7, "no", 0) == made, read_id(made, 1) is None
+    (True, True)
     """
-    ids = []
-    for row, prediction in enumerate(predictions):
-        content = f"{origin}.{row}.{number}.{_encoded(str(prediction))}"
-        ids.append(f"{content}.{zlib.crc32(content.encode(), salt):08x}")
-    return ids
+    content = f"{origin}.{row}.{number}.{_encoded(str(prediction))}"
+    return f"{content}.{zlib.crc32(content.encode(), salt):08x}"
 
 
 @lru_cache(maxsize=1024)
@@ -787,9 +830,10 @@ def read_id(text: str, salt: int) -> MadePrediction | None:
     if f"{zlib.crc32(content.encode('utf-8', 'replace'), salt):08x}" != check:
         return None
     try:
-        _, _, number, encoded = content.split(".")
+        origin, row, number, encoded = content.split(".")
         prediction = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
-        return MadePrediction(prediction, int(number))
+        line = line_of(int(origin[1:]), int(row)) if origin.startswith("s") else None
+        return MadePrediction(prediction, int(number), line)
     except (ValueError, msgspec.DecodeError):
         return None
 
@@ -805,14 +849,13 @@ def plain_predictions(kind: LabelKind, played: RoundResult) -> list[Any]:
     return list(kind.predictions(kind.answers(played.scores)).tolist()) if len(played.ratios) else []
 
 
-def prediction_content(
-    table_model: TableModel, played: RoundResult, batch: Batch, *, origin: str, salt: int
-) -> dict[str, Any]:
+def prediction_content(kind: LabelKind, played: RoundResult, batch: Batch, *, origin: str, salt: int) -> dict[str, Any]:
     """Return the answer to a request but for prediction sets, ready for JSON.
 
     Parameters
     ----------
-    table_model : TableModel
+    kind : LabelKind
+        Of the model that predicted.
     played : RoundResult
     batch : Batch
         With the parts of the answer that the client wants.
@@ -821,11 +864,10 @@ def prediction_content(
     salt : int
         Of the ids.
     """
-    kind = table_model.kind
     predictions = plain_predictions(kind, played)
     content: dict[str, Any] = {"round": played.number, "predictions": predictions}
     if "ids" in batch.include:
-        content["ids"] = make_ids(origin, played.number, predictions, salt)
+        content["ids"] = [make_id(origin, row, played.number, each, salt) for row, each in enumerate(predictions)]
     if "probabilities" in batch.include and isinstance(kind, ClassKind):
         shares = np.round(kind.probabilities(played.scores), _DECIMALS) if predictions else np.empty((0, 0))
         content["classes"], content["probabilities"] = kind.names, shares.tolist()
@@ -837,17 +879,17 @@ def prediction_content(
     return content
 
 
-def prediction_sets(model: Any, batch: Batch) -> list[list[Any]] | None:
-    """Return the classes of each row's prediction set; None if the client does not want them.
+def prediction_sets(model: Any, batch: Batch) -> dict[str, list[list[Any]]]:
+    """Return the classes of each row's prediction set, if the client wants them.
 
     Parameters
     ----------
     model : AdaptiveClassifier or AdaptiveRegressor
-        A copy that stays in one round.
+        One that stays in its round meanwhile.
     batch : Batch
     """
     if "sets" not in batch.include:
-        return None
+        return {}
     if not isinstance(kind_of(model.task_), ClassKind):
         raise HttpError(422, "no_sets", "The model predicts numbers, which have no prediction sets.")
     try:
@@ -855,4 +897,4 @@ def prediction_sets(model: Any, batch: Batch) -> list[list[Any]] | None:
     except AccousError as error:
         raise HttpError(422, "no_sets", str(error)) from None
     classes = model.classes_.tolist()
-    return [[classes[number] for number in np.flatnonzero(row)] for row in found]
+    return {"sets": [[classes[number] for number in np.flatnonzero(row)] for row in found]}

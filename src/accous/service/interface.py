@@ -25,7 +25,18 @@ from starlette.responses import RedirectResponse, Response
 
 from accous.exceptions import ParameterError
 from accous.report.page import page_asset
-from accous.service.bodies import ARROW, CLOSE, HttpError, LabelsBody, Result, RowsBody, Value, json_result, make_ids
+from accous.service.bodies import (
+    ARROW,
+    CLOSE,
+    AskBody,
+    HttpError,
+    LabelsBody,
+    Result,
+    RowsBody,
+    Value,
+    json_result,
+    make_id,
+)
 from accous.service.protocols import InferBody, Invocation
 from accous.table.columns import CategoryColumn, DateColumn, NumberColumn
 
@@ -233,8 +244,19 @@ class Counted(msgspec.Struct):
     corrected: int
     without_label: int
     unmatched: int
+    learned: int
     labelled_rows: int
     unknown_labels: dict[str, int]
+
+
+class Asked(msgspec.Struct):
+    """Rows to label: their ids, their keys if they have some, and the probability of each; of how many."""
+
+    round: int
+    rows: int
+    ids: list[str]
+    keys: list[str | None]
+    probabilities: list[float]
 
 
 class ErrorDetails(msgspec.Struct):
@@ -257,7 +279,19 @@ class ProtocolError(msgspec.Struct):
 
 
 Schema = dict[str, Any]
-_TYPES = (RowsBody, LabelsBody, Predictions, Learned, Counted, Error, ProtocolError, InferBody, Invocation)
+_TYPES = (
+    RowsBody,
+    LabelsBody,
+    AskBody,
+    Predictions,
+    Learned,
+    Counted,
+    Asked,
+    Error,
+    ProtocolError,
+    InferBody,
+    Invocation,
+)
 
 
 def _schemas(service: Service) -> Schema:
@@ -319,7 +353,8 @@ def _requests(service: Service) -> dict[str, Schema]:
     bodies = {
         "RowsToPredict": {"rows": [row], "include": ["ids", "probabilities", "ratio"]},
         "RowsBody": {"rows": [row, row]},
-        "LabelsBody": {"labels": [{"id": make_ids("p0", 0, [label], reader.salt)[0], "label": label}]},
+        "AskBody": {"n": 100},
+        "LabelsBody": {"labels": [{"id": make_id("p0", 0, 0, label, reader.salt), "label": label}]},
         "InferBody": {"inputs": tensors, "outputs": [{"name": "predict"}]},
         "Invocation": {"dataframe_records": [row]},
     }

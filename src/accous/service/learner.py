@@ -6,30 +6,37 @@ import asyncio
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, groupby
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from accous.checkpoint.files import sync_folder
-from accous.exceptions import AccousError, CheckpointError
+from accous.exceptions import AccousError, CheckpointError, DataError
+from accous.model.learning import draw_rows
 from accous.service.bodies import (
     NO_LIMITS,
+    AskBody,
     Batch,
     BatchReader,
     HttpError,
     Label,
+    LabelsBody,
     Limits,
     MadePrediction,
     Result,
+    id_of_line,
     json_result,
     key_text,
     label_text,
-    plain_predictions,
+    line_of,
     prediction_content,
     prediction_sets,
     read_id,
@@ -45,18 +52,28 @@ from accous.service.log import (
     load_idempotency,
     open_log,
 )
+from accous.table.labels import learn_from_store, only_measure
 from accous.table.model import TableModel, load_table_model, open_store, save_table_model
-from accous.table.rows import features_to_json
+from accous.table.rows import stored_scores
 from accous.table.runs import LogPosition
-from accous.table.store import Store, ids_from
+from accous.table.store import ID_STEP, SERVED, Joined, Store, first_id, ids_from
 from accous.text import LOGGER
 
 # --- What a record of the log does to the model; the same on its first day and when the log is played again
 
 
-Parsed = Batch | list[Label]
-_GIVEN = ("place", "label")
+Parsed = Batch | LabelsBody | AskBody
 _MOST_UNKNOWN = 20
+_ROWS_BETWEEN_PRUNES = 100_000
+
+
+class Predicted(NamedTuple):
+    """Rows that were predicted in a round and are not in the store yet; the log has them."""
+
+    record: int
+    batch: Batch
+    round: int
+    scores: NDArray[np.float64]
 
 
 class Executor:
@@ -72,22 +89,28 @@ class Executor:
 
     Attributes
     ----------
+    reader : BatchReader
     n_rows : int
         Of all rounds.
     n_labels : int
         Counted since the start.
+    n_unstored : int
+        Predictions that are not in the store yet.
     """
 
     def __init__(self, table_model: TableModel, reader: BatchReader, idempotency: Idempotency, store: Store) -> None:
-        self._table_model, self._reader, self._idempotency = table_model, reader, idempotency
-        self._store = store
+        self._table_model, self.reader, self._idempotency, self._store = table_model, reader, idempotency, store
         self.n_rows, self.n_labels = int(table_model.history.totals()["n_rows"]), 0
+        self._unstored: list[Predicted] = []
+        self.n_unstored = self._n_since_prune = 0
 
     def parse(self, record: Record) -> Parsed:
-        """Return the rows or labels of a record; refuse what cannot be learned from."""
+        """Return what a record wants; refuse what cannot be carried out."""
         if record.kind == "labels":
-            return self._reader.read_labels(record.body, record.content_type)
-        batch = self._reader.read(record.body, record.content_type, record.options)
+            return self.reader.read_labels(record.body, record.content_type)
+        if record.kind == "ask":
+            return self.reader.read_ask(record.body, record.content_type)
+        batch = self.reader.read(record.body, record.content_type, record.options)
         if not len(batch.X):
             raise HttpError(422, "no_rows", "There is no row in the request, so there is nothing to learn from.")
         return batch
@@ -100,11 +123,14 @@ class Executor:
         number : int
             Of the record in the log.
         record : Record
-        parsed : Batch or list of Label
+        parsed : Batch, LabelsBody or AskBody
             What `parse` returned for it.
         """
         try:
-            result = self._do(number, record, parsed)
+            if isinstance(parsed, Batch):
+                result = self._play(number, record, parsed)
+            else:
+                result = self._ask(parsed.n) if isinstance(parsed, AskBody) else self._count(parsed)
         except HttpError as error:
             result = error.result()
         except AccousError as error:
@@ -118,77 +144,154 @@ class Executor:
             self._idempotency.keep_response(record.key, StoredResponse(record.digest, result.status, result.body))
         return result
 
-    def _do(self, number: int, record: Record, parsed: Parsed) -> Result:
-        if not isinstance(parsed, Batch):
-            return self._count(parsed)
+    def _play(self, number: int, record: Record, batch: Batch) -> Result:
         table_model = self._table_model
+        if batch.encoder is not table_model.encoder:
+            # It waited while new categories were learned, which it would not do when the log is played again.
+            batch = self.reader.read(record.body, record.content_type, record.options)
         # Like the predictions, from before the round unless it learns first.
-        sets = None if record.learns_first else prediction_sets(copy(table_model.model), parsed)
+        before = None if record.learns_first else prediction_sets(table_model.model, batch)
         played = table_model.run_round(
-            parsed.X,
-            parsed.marks,
+            batch.X,
+            batch.marks,
             learns_first=record.learns_first,
-            times=parsed.times,
-            needs_ratio=record.kind == "step" and "ratio" in parsed.include,
+            times=batch.times,
+            needs_ratio=record.kind == "step" and "ratio" in batch.include,
         )
-        self.n_rows += len(parsed.X)
-        if parsed.keys is not None:
-            self._idempotency.keep_predictions(parsed.keys, plain_predictions(table_model.kind, played), played.number)
+        self.n_rows += len(batch.X)
+        if batch.keys is not None or (record.kind == "step" and "ids" in batch.include):
+            self._unstored.append(Predicted(number, batch, played.number, played.scores))
+            self.n_unstored += len(batch.X)
         if record.kind == "adapt":
-            return json_result({"round": played.number, "rows": len(parsed.X)})
-        content = prediction_content(table_model, played, parsed, origin=f"s{number}", salt=self._reader.salt)
-        sets = prediction_sets(copy(table_model.model), parsed) if record.learns_first else sets
-        return json_result(content if sets is None else content | {"sets": sets})
+            return json_result({"round": played.number, "rows": len(batch.X)})
+        content = prediction_content(table_model.kind, played, batch, origin=f"s{number}", salt=self.reader.salt)
+        return json_result(content | (prediction_sets(table_model.model, batch) if before is None else before))
+
+    # --- what the folder remembers ---
+
+    def store_predictions(self) -> None:
+        """Put the predictions into the store that are not there yet; who opens it after a crash does it again."""
+        if not self._unstored:
+            return
+        self._store.add_predictions(self._to_store(self._unstored), learned=True)
+        self._n_since_prune += self.n_unstored
+        self._unstored, self.n_unstored = [], 0
+        if self._n_since_prune >= _ROWS_BETWEEN_PRUNES:
+            self._n_since_prune = 0
+            self._store.prune()
+        self._table_model.stored = self._store.position
+
+    def _to_store(self, group: list[Predicted]) -> pl.DataFrame:
+        sizes = [len(each.batch.X) for each in group]
+        scores = np.concatenate([each.scores for each in group])
+        lines = [line_of(each.record, row) for each in group for row in range(len(each.batch.X))]
+        keys: list[Any] = [each.batch.keys or [None] * len(each.batch.X) for each in group]
+        return pl.DataFrame(
+            {
+                "id": ids_from(self._store.next_id(), len(scores)),
+                "key": pl.Series(list(chain.from_iterable(keys)), dtype=pl.String),
+                "source": np.full(len(scores), SERVED),
+                "line": lines,
+                "round": np.repeat([each.round for each in group], sizes),
+                # The classes are those of then: labels, which may bring more, come after this.
+                **stored_scores(scores, self._table_model.kind),
+                "features": self._features([each.batch.rows for each in group]),
+            }
+        )
+
+    def _features(self, tables: list[Sequence[dict[str, Any]] | pl.DataFrame]) -> list[str]:
+        found: list[str] = []
+        for is_frame, part in groupby(tables, key=lambda each: isinstance(each, pl.DataFrame)):
+            some: list[Any] = list(part)
+            # Of many plain rows one frame is made, of whatever requests they are.
+            found += chain.from_iterable(
+                map(self.reader.remembered, some if is_frame else [list(chain.from_iterable(some))])
+            )
+        return found
 
     def close(self) -> None:
         """Forget what is old in the store, and close it: nothing more is carried out."""
         with self._store, suppress(AccousError):  # what is old can wait
             self._store.prune()
 
+    # --- which rows to label ---
+
+    def _ask(self, n_wanted: int) -> Result:
+        """Choose among the rows since the last time, each with the same probability."""
+        self.store_predictions()
+        store, model = self._store, self._table_model
+        with store.changing():
+            rows = store.served_since(store.position.asked_id)
+            # By the last row: no two calls that have rows to choose from have the same.
+            last = int(rows["id"][-1]) if rows.height else 0
+            chosen = rows[draw_rows(rows.height, n_wanted, int(model.settings["seed"]), last)]
+            shares = [chosen.height / rows.height] * chosen.height if rows.height else []
+            if rows.height:
+                store.mark_asked(chosen["id"].to_list(), shares)
+                store.position = replace(store.position, asked_id=last)
+        model.stored = store.position
+        salt, names = self.reader.salt, chosen.select("line", "round", "predicted").iter_rows()
+        return json_result(
+            {
+                "round": int(model.model.n_rounds_),
+                "rows": rows.height,
+                "ids": [id_of_line(line, number, predicted, salt) for line, number, predicted in names],
+                "keys": chosen["key"].to_list(),
+                "probabilities": shares,
+            }
+        )
+
     # --- late labels ---
 
-    def _count(self, labels: list[Label]) -> Result:
+    def _count(self, body: LabelsBody) -> Result:
+        self.store_predictions()
         model, store, kind = self._table_model, self._store, self._table_model.kind
-        texts = [label_text(each.label, kind) for each in labels]
-        places = [each.id if each.id is not None else key_text(each.key) for each in labels]
-        # Of two labels for one row the later one counts.
-        given = pl.DataFrame({"place": places, "label": texts}, schema={"place": pl.String, "label": pl.String})
-        given = given.drop_nulls().unique("place", keep="last", maintain_order=True)
+        given = [(each, label_text(each.label, kind)) for each in body.labels]
         with store.changing():
-            self._remember(labels, places)
-            joined = store.join(given, by="key")
-            new, corrected = joined.new, joined.corrected
+            joined = self._join({_place(each): (each, text) for each, text in given if text is not None})
+            new, corrected, labels = joined.new, joined.corrected, joined.rows["given"]
             store.set_labels(joined)
             if corrected.height:
                 model.recount_labels(store.labelled())
             elif new.height:
                 model.count_labels(new)
-        model.stored = store.position
         self.n_labels += new.height
-        unknown = set(joined.unknown)
-        matched = [each for each, place in zip(labels, places, strict=True) if place not in unknown]
+        unknown = Counter(labels.filter(~kind.is_possible(labels)).to_list())
+        n_learned = self._learn(new, corrected, may_learn=body.learn) if new.height or corrected.height else 0
+        model.stored = store.position
         return json_result(
             {
                 "round": int(model.model.n_rounds_),
-                "labels": len(labels),
+                "labels": len(given),
                 "counted": new.height,
                 "counted_before": joined.n_before,
                 "corrected": corrected.height,
-                "without_label": texts.count(None),
+                "without_label": sum(text is None for _, text in given),
                 "unmatched": len(joined.unknown),
+                "learned": n_learned,
                 "labelled_rows": self._n_labelled(),
-                "unknown_labels": self._unknown(matched),
+                # A new class, or misspelt. A label that matches no prediction is counted nowhere, so it is not here.
+                "unknown_labels": dict(unknown.most_common(_MOST_UNKNOWN)),
             }
         )
 
-    def _remember(self, labels: list[Label], places: list[str]) -> None:
-        """Put the predictions that labels are about into the store, if it does not have them yet."""
-        labelled = {place: each for place, each in zip(places, labels, strict=True) if each.label is not None}
-        found = {place: (each, self._find(each)) for place, each in labelled.items()}
-        made = {place: (each, made) for place, (each, made) in found.items() if made is not None}
-        sought = pl.DataFrame({"place": list(made), "label": [""] * len(made)}, schema=dict.fromkeys(_GIVEN, pl.String))
-        known = {(row["place"], row["round"]) for row in self._store.join(sought, by="key").rows.iter_rows(named=True)}
-        new = [(place, *pair) for place, pair in made.items() if (place, pair[1].round) not in known]
+    def _join(self, given: dict[str, tuple[Label, str]]) -> Joined:
+        """Find the predictions of labels by their places; those that only an id remembers are stored."""
+        made = {place: read_id(place, self.reader.salt) for place, (each, _) in given.items() if each.id is not None}
+        lines = {str(each.line): place for place, each in made.items() if each is not None and each.line is not None}
+        labels = _labels({line: given[place][1] for line, place in lines.items()})
+        by_line = self._store.join(labels, by="line", source=SERVED)
+        found = {lines[line] for line in by_line.rows["place"]}
+        rest = {place: pair for place, pair in given.items() if place not in found}
+        self._remember({place: (given[place][0], each) for place in rest if (each := made.get(place)) is not None})
+        by_key = self._store.join(_labels({place: text for place, (_, text) in rest.items()}), by="key")
+        rows = pl.concat([by_line.rows, by_key.rows]).unique("id", keep="last", maintain_order=True).sort("id")
+        return Joined(rows, by_key.unknown)
+
+    def _remember(self, made: dict[str, tuple[Label, MadePrediction]]) -> None:
+        """Put predictions that were not kept into the store, by what their ids say, if it does not have them yet."""
+        known = set(self._store.join(_labels(dict.fromkeys(made, "")), by="key").rows["place"])
+        new = [(place, *pair) for place, pair in made.items() if place not in known]
         if not new:
             return
         ids = ids_from(self._store.next_id(), len(new))
@@ -196,40 +299,54 @@ class Executor:
             {
                 "id": ids,
                 "key": [place for place, _, _ in new],
-                "source": np.zeros(len(new), dtype=np.int64),
+                "source": np.full(len(new), SERVED),
                 "line": ids,
                 "round": [each.round for _, _, each in new],
                 "predicted": [each.prediction for _, _, each in new],
-                "features": [self._features(label) for _, label, _ in new],
+                "features": [None if each.row is None else self.reader.remembered([each.row])[0] for _, each, _ in new],
             },
             schema_overrides={"features": pl.String},
         )
         self._store.add_predictions(rows.with_columns(scores=pl.lit(None, pl.Binary)), learned=False)
 
-    def _features(self, label: Label) -> str | None:
-        if label.row is None:
-            return None
-        return features_to_json(self._reader.frame_of([label.row]), self._table_model.encoder)[0]
+    def _learn(self, new: pl.DataFrame, corrected: pl.DataFrame, *, may_learn: bool) -> int:
+        """Learn from labels that were counted just now; return from how many in all, 0 if that has to wait for more."""
+        model, store = self._table_model, self._store
+        before = model.learned_
+        if not may_learn:
+            only_measure(model, store)
+        try:
+            if corrected.height:
+                learn_from_store(model, store)
+            elif may_learn:
+                rows = new.drop_nulls("features")
+                try:
+                    self._learn_new(rows)
+                except DataError:  # a label that cannot become a class counts as an error, and that is all
+                    self._learn_new(rows.filter(model.kind.is_possible(rows["given"])))
+        except AccousError as error:
+            LOGGER.warning("Labels were counted and not learned from: %s", error)
+        return 0 if model.learned_ == before else model.learned_[-1].n_labels
 
-    def _unknown(self, labels: list[Label]) -> dict[str, int]:
-        """Return the labels that the reference does not have, and how often each is there: a new class, or misspelt.
-
-        A label that matches no prediction is counted nowhere, so it is not asked about.
-        """
-        texts = pl.Series(
-            [label_text(each.label, self._table_model.kind) for each in labels], dtype=pl.String
-        ).drop_nulls()
-        counts = Counter(texts.filter(~self._table_model.kind.is_possible(texts)).to_list())
-        return dict(counts.most_common(_MOST_UNKNOWN))
-
-    def _find(self, label: Label) -> MadePrediction | None:
-        if label.id is not None:
-            return read_id(label.id, self._reader.salt)
-        return self._idempotency.prediction(key_text(label.key))
+    def _learn_new(self, rows: pl.DataFrame) -> None:
+        model = self._table_model
+        if not rows.height:
+            return
+        start, ids = first_id(model.settings, model.label), rows["id"].to_numpy()
+        model.learn(rows["features"].to_list(), rows["given"], ids=ids, position=(ids - start) // ID_STEP)
 
     def _n_labelled(self) -> int:
         labels = self._table_model.model.state_.labelled
         return 0 if labels is None else len(labels)
+
+
+def _place(label: Label) -> str:
+    return label.id if label.id is not None else key_text(label.key)
+
+
+def _labels(given: dict[str, str]) -> pl.DataFrame:
+    schema = {"place": pl.String, "label": pl.String}
+    return pl.DataFrame({"place": list(given), "label": list(given.values())}, schema=schema)
 
 
 # --- A batch that waits for the learner
@@ -278,6 +395,7 @@ def _resolve(results: list[tuple[Pending, Result | HttpError]]) -> None:
 
 
 _MOST_IN_GROUP, _MOST_BYTES_IN_GROUP, _MOST_LOG_BYTES = 256, 16 << 20, 64 << 20
+_MOST_UNSTORED = 2_000
 _SECONDS_BETWEEN_RESULTS = 0.002
 _REPLAYED = {"idempotent-replayed": "true"}
 
@@ -419,6 +537,8 @@ class Learner:
                 self._carry_out(group)
             if self._is_save_due():
                 self.save()
+            elif self.executor.n_unstored >= _MOST_UNSTORED:
+                self._trying(self.executor.store_predictions)
         self.save()
         self.executor.close()
 
@@ -501,21 +621,28 @@ class Learner:
         """Save what is kept, then the model, then start the log again; a crash anywhere between loses nothing."""
         began = time.perf_counter()
         self._last_save = time.monotonic()
+        if self._trying(self._save):
+            self._metrics.save_seconds.observe(time.perf_counter() - began)
+
+    def _save(self) -> None:
+        self.executor.store_predictions()
+        self._idempotency.save(self._folder / FOLDER / IDEMPOTENCY, self._log.name)
+        self._table_model.log_position = LogPosition(self._log.name, self._log.n_records)
+        save_table_model(self._table_model, self._folder)
+        self._n_since_save = 0
+        if not self._log.is_empty or self._log.is_broken:
+            self._log.restart()
+
+    def _trying(self, function: Callable[[], None]) -> bool:
+        """Write something that the log still has; return whether the disk took it."""
         try:
-            self._idempotency.save(self._folder / FOLDER / IDEMPOTENCY, self._log.name)
-            self._table_model.log_position = LogPosition(self._log.name, self._log.n_records)
-            save_table_model(self._table_model, self._folder)
-            self._n_since_save = 0
-            if not self._log.is_empty or self._log.is_broken:
-                self._log.restart()
+            function()
             self._save_error = None
         except (AccousError, OSError) as error:
-            # The log still has everything.
             self._save_error = error
             self._metrics.save_failures.inc()
             LOGGER.error("The model could not be saved: %s", error)
-            return
-        self._metrics.save_seconds.observe(time.perf_counter() - began)
+        return self._save_error is None
 
 
 # --- The owner of a model's folder: what it holds when a service starts, after the log has been played again
@@ -532,7 +659,6 @@ class OwnedModel:
     ----------
     folder : Path
     table_model : TableModel
-    reader : BatchReader
     log : BatchLog
     idempotency : Idempotency
     executor : Executor
@@ -544,7 +670,6 @@ class OwnedModel:
 
     folder: Path
     table_model: TableModel
-    reader: BatchReader
     log: BatchLog
     idempotency: Idempotency
     executor: Executor
@@ -577,12 +702,16 @@ def open_owned(folder: Path, limits: Limits, estimator: str | None = None) -> Ow
         table_model.log_position = LogPosition(opened.log.name, opened.log.n_records)
         save_table_model(table_model, folder)
     # What was accepted once counts, also if the limits are lower now.
-    store = open_store(table_model, folder)
-    again = Executor(table_model, BatchReader(table_model, NO_LIMITS), idempotency, store)
-    n_replayed = _replay(table_model, opened, again, place / LOG)
-    reader = BatchReader(table_model, limits)
-    executor = Executor(table_model, reader, idempotency, store)
-    return OwnedModel(folder, table_model, reader, opened.log, idempotency, executor, n_replayed, opened.n_cut)
+    executor = Executor(table_model, BatchReader(table_model, NO_LIMITS), idempotency, open_store(table_model, folder))
+    n_replayed = _replay(table_model, opened, executor, place / LOG)
+    executor.reader = BatchReader(table_model, limits)
+    prepare_to_predict(table_model)
+    return OwnedModel(folder, table_model, opened.log, idempotency, executor, n_replayed, opened.n_cut)
+
+
+def prepare_to_predict(table_model: TableModel) -> None:
+    """Predict a row, so that no request waits for what is fitted on its first use: what learned from labels."""
+    table_model.predict_rows(np.zeros((1, table_model.model.n_features_in_)))
 
 
 def _open_log(table_model: TableModel, path: Path) -> tuple[Opened, bool]:
@@ -629,5 +758,7 @@ def _replay(table_model: TableModel, opened: Opened, executor: Executor, path: P
                 "version that wrote it once more."
             ) from None
         executor.carry_out(number, record, parsed)
+        if executor.n_unstored >= _MOST_UNSTORED:
+            executor.store_predictions()
         n_replayed += 1
     return n_replayed

@@ -10,14 +10,12 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from accous.checkpoint.files import expecting_own_content, open_to_write, write_atomically
 from accous.exceptions import CheckpointError
-from accous.service.bodies import MadePrediction
 
 # --- The log of batches: append-only groups of records, each with its length and checksum, synced before it
 #     counts
@@ -40,7 +38,7 @@ class Record(msgspec.Struct, array_like=True, frozen=True):
 
     Attributes
     ----------
-    kind : {"adapt", "step", "labels"}
+    kind : {"adapt", "step", "labels", "ask"}
     content_type : str
     body : bytes
     options : dict of str to str
@@ -269,10 +267,10 @@ def _sync(descriptor: int) -> None:
     getattr(os, "fdatasync", os.fsync)(descriptor)
 
 
-# --- Idempotency: responses by the client's key for a request, and predictions by the client's keys for rows
+# --- Idempotency: responses by the client's key for a request
 
 
-_STORE_MAGIC = b"accous idempotency 1\n"
+_STORE_MAGIC = b"accous idempotency 2\n"
 
 
 class StoredResponse(msgspec.Struct, array_like=True, frozen=True):
@@ -294,33 +292,24 @@ class StoredResponse(msgspec.Struct, array_like=True, frozen=True):
 class _Content(msgspec.Struct, array_like=True):
     log: str
     responses: list[tuple[str, StoredResponse]]
-    predictions: list[tuple[str, str, int]]
 
 
 class Idempotency:
-    """Responses and predictions that are kept, the latest of them.
+    """The latest responses to requests that have a key.
 
     Parameters
     ----------
-    most_responses, most_bytes, most_predictions : int
-        How many responses, how many bytes of them, and how many predictions are kept.
+    most_responses, most_bytes : int
+        How many are kept, and how many bytes of them.
     """
 
-    def __init__(
-        self, most_responses: int = 100_000, most_bytes: int = 16 << 20, most_predictions: int = 200_000
-    ) -> None:
-        self._most_responses, self._most_bytes, self._most_predictions = most_responses, most_bytes, most_predictions
+    def __init__(self, most_responses: int = 100_000, most_bytes: int = 16 << 20) -> None:
+        self._most_responses, self._most_bytes, self._n_bytes = most_responses, most_bytes, 0
         self._responses: OrderedDict[str, StoredResponse] = OrderedDict()
-        self._predictions: OrderedDict[str, MadePrediction] = OrderedDict()
-        self._n_bytes = 0
 
     def response(self, key: str) -> StoredResponse | None:
         """Return the first response to the request with this key."""
         return self._responses.get(key)
-
-    def prediction(self, key: str) -> MadePrediction | None:
-        """Return the last prediction for the row that the client calls so."""
-        return self._predictions.get(key)
 
     def keep_response(self, key: str, response: StoredResponse) -> None:
         """Keep a response, and drop the oldest if there are too many."""
@@ -333,18 +322,9 @@ class Idempotency:
             _, oldest = self._responses.popitem(last=False)
             self._n_bytes -= len(oldest.body)
 
-    def keep_predictions(self, keys: list[str], predictions: list[Any], number: int) -> None:
-        """Keep what was predicted for rows that the client has a key for."""
-        for key, prediction in zip(keys, predictions, strict=True):
-            self._predictions.pop(key, None)
-            self._predictions[key] = MadePrediction(str(prediction), number)
-        while len(self._predictions) > self._most_predictions:
-            self._predictions.popitem(last=False)
-
     def save(self, path: Path, log: str) -> None:
         """Write everything to a file, in one step."""
-        predictions = [(key, *each) for key, each in self._predictions.items()]
-        content = msgspec.msgpack.encode(_Content(log, list(self._responses.items()), predictions))
+        content = msgspec.msgpack.encode(_Content(log, list(self._responses.items())))
         head = _STORE_MAGIC + hashlib.sha256(content).digest()
         write_atomically(path.parent, lambda stream: (stream.write(head), stream.write(content)), name=path.name)
 
@@ -372,6 +352,4 @@ def load_idempotency(path: Path, log: str) -> Idempotency:
     if saved.log == log:
         for key, response in saved.responses:
             found.keep_response(key, response)
-        for key, prediction, number in saved.predictions:
-            found.keep_predictions([key], [prediction], number)
     return found

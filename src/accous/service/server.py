@@ -26,7 +26,7 @@ from accous.exceptions import AccousError, CheckpointError, DataError, Parameter
 from accous.service.app import Service, make_app
 from accous.service.bodies import BatchReader, Limits
 from accous.service.interface import Gate, Tokens, read_token_file
-from accous.service.learner import Learner, OwnedModel, open_owned
+from accous.service.learner import Learner, OwnedModel, open_owned, prepare_to_predict
 from accous.service.live import Metrics, Reading, ReadingTimer
 from accous.table.model import load_table_model
 from accous.table.options import ServeOptions
@@ -240,17 +240,19 @@ class Server:
 
 
 def events_of(reading: Reading, before: Reading | None) -> list[tuple[str, Any]]:
-    """Return what is new in a reading: changes of the inputs, another state, an alarm, and the reading itself."""
+    """Return what is new in a reading: changes of the inputs, state, alarm, what was learned, and the reading."""
     state = reading.state
     found: list[tuple[str, Any]] = []
     if before is not None:
-        since = before.state["rounds"]
+        since, n_learned = before.state["rounds"], before.state["learned_labels"]
         found += [("drift", each) for each in state["drift"]["events"] if each["round"] > since]
-        if state["state"] != before.state["state"]:
+        if before.state["state"] not in (None, state["state"]):
             change = {"from": before.state["state"], "to": state["state"], "reasons": state["reasons"]}
             found.append(("state", {"rounds": state["rounds"], **change}))
         if state["alarm"] and not before.state["alarm"]:
             found.append(("alarm", {"rounds": state["rounds"], "since": state["alarm_since"]}))
+        if state["learned_labels"] != n_learned:
+            found.append(("learned", {"rounds": state["rounds"], "labels": state["learned_labels"]}))
     return [*found, ("reading", {name: state[name] for name in _SHOWN})]
 
 
@@ -293,7 +295,9 @@ class FollowedModel:
         return found.st_mtime_ns, found.st_ino
 
     def _load(self) -> BatchReader:
-        return BatchReader(load_table_model(self._options.model, self._options.estimator), self._limits)
+        table_model = load_table_model(self._options.model, self._options.estimator)
+        prepare_to_predict(table_model)
+        return BatchReader(table_model, self._limits)
 
 
 def run_worker(options: ServeOptions, limits: Limits, gate: Gate, sock: socket.socket) -> None:
@@ -408,7 +412,7 @@ def _run(
     learner = Learner(owned, limits, metrics, save_batches=options.save_batches, save_seconds=save_seconds)
     service = Service(
         name=name,
-        reader=lambda: owned.reader,
+        reader=lambda: owned.executor.reader,
         limits=limits,
         gate=gate,
         metrics=metrics,

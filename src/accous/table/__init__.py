@@ -2,8 +2,8 @@
 
 `readers` reads and writes formats, `columns` turns columns into features, `checks` finds what misleads, `kinds` reads
 labels. `model` is `TableModel`: one frame in, one frame out. `options` declares what a command can be told; `fit`,
-`adapt` and `labels` run the commands, with `rows` on their way through a model, `runs` what a run has done so far,
-`history` what happened in the rounds, and `summary` all of it as plain values.
+`adapt` and `labels` run the commands, with `rows` on their way through a model, `runs` what a run has done so far, and
+`history` what happened in the rounds. `store` remembers predictions and their labels in SQLite.
 """
 
 from __future__ import annotations

@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from accous.exceptions import DataError
 from accous.table.kinds import check_known_labels, kind_of, require_no_feature
-from accous.table.model import RoundResult, TableModel, load_table_model, open_store, save_table_model
+from accous.table.model import (
+    RoundResult,
+    TableModel,
+    TableSnapshot,
+    load_table_model,
+    open_store,
+    save_table_model,
+)
 from accous.table.options import AdaptOptions, PredictOptions
 from accous.table.readers import (
     STDIN,
@@ -753,3 +760,32 @@ class PredictJob(_PredictingJob):
         if output != STDIN and Path(output).is_file():
             raise DataError(f"{output} already exists: give another name, or use --force to replace it.")
         require_free(self.rejects_path)
+
+
+# --- The results of a run
+
+
+_OF_STATUS = ("state", "alarm", "metric", "value", "low", "high", "basis", "at_fit", "n_labels", "reasons", "advice")
+
+
+def summarize_run(snapshot: TableSnapshot) -> dict[str, Any]:
+    """Return the results of a run, ready for JSON."""
+    job = snapshot.job
+    assert job is not None
+    found = snapshot.to_json()
+    return {
+        "stream": job.spec.stream,
+        "output": job.spec.output,
+        "key": job.spec.options.get("key") or None,
+        "finished": job.is_finished,
+        "rows": job.n_rows,
+        "rounds": job.n_rounds,
+        "rejected": job.n_rejected,
+        "missing_values": job.n_missing,
+        "unknown_categories": job.n_unknown,
+        "unknown_by_column": dict(job.unknown_in),
+        "labelled_rows": job.n_scored,
+        "error_fixed": job.n_wrong_fixed / job.n_scored if job.n_scored else None,
+        "error": job.n_wrong / job.n_scored if job.n_scored else None,
+        **{name: found[name] for name in _OF_STATUS},
+    }

@@ -100,6 +100,7 @@ def remarks_on_one_day(frame: pl.DataFrame, choices: Choices, order: Order) -> l
 
 def _is_one_day(column: pl.Series) -> bool:
     """Whether times are all equal, or dates of a single day."""
+    column = column.alias("values")
     dates = _times_of_span(column)
     return column.drop_nulls().n_unique() == 1 if dates is None else dates.dt.date().n_unique() == 1
 
@@ -144,6 +145,7 @@ def put_in_order(frame: pl.DataFrame, order: Order | None) -> OrderedRows:
 
 
 def _are_dates(column: pl.Series) -> bool:
+    column = column.alias("values")  # some names are patterns to polars
     if column.dtype in (pl.Date, pl.Datetime):
         return True
     if column.dtype != pl.String:
@@ -154,6 +156,7 @@ def _are_dates(column: pl.Series) -> bool:
 
 def _times(column: pl.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return times as numbers, NaN where there is none, and which values cannot be read as the others can."""
+    column = column.alias("values")
     texts = to_texts(column) if column.dtype == pl.String else column
     form = None if texts.null_count() == len(texts) else date_form(column, texts)
     if form is not None:
@@ -421,6 +424,7 @@ def remarks_on_span(frame: pl.DataFrame, order: Order) -> list[Remark]:
 
 def _times_of_span(column: pl.Series) -> pl.Series | None:
     """Return the dates of a column; None if it holds none, such as numbers."""
+    column = column.alias("values")
     texts = to_texts(column) if column.dtype == pl.String else column
     form = None if texts.null_count() == len(texts) else date_form(column, texts)
     return None if form is None else to_times(column, form)[0].cast(pl.Datetime("us")).drop_nulls()

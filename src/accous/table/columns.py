@@ -19,7 +19,6 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from accous.arrays import FloatArray
 from accous.exceptions import CheckpointError, DataError
-from accous.parameters import did_you_mean, listed, nearest_name
 from accous.table.readers import (
     MISSING_TEXTS,
     NO_DECIMAL_COMMAS,
@@ -30,7 +29,7 @@ from accous.table.readers import (
     to_texts,
     to_times,
 )
-from accous.text import count
+from accous.text import count, did_you_mean, listed, nearest_name
 
 # --- How a column is encoded: as a number, a category, a date, or not at all
 
@@ -408,12 +407,12 @@ def _plan_number(column: pl.Series, choices: Choices) -> NumberColumn | LeftOutC
         return LeftOutColumn(column.name, "the time of the rows: every future time lies outside the reference")
     values, is_bad = to_numbers(column)
     is_there = ~np.isnan(values) & ~is_bad
-    median = float(np.median(values[is_there]))
     largest = float(np.abs(values[is_there]).max())
     if largest > 1e150:
         raise DataError(
             f"Column {column.name!r} of the reference holds {largest:.3g}, too large to compute with; rescale it."
         )
+    median = float(np.median(values[is_there]))
     filled = np.where(is_there, values, median)
     mean, deviation = float(filled.mean()), float(filled.std())
     if deviation <= _SMALLEST_DEVIATION * max(1.0, abs(mean)):
@@ -809,13 +808,13 @@ class ColumnEncoder:
     plans : tuple of column plans
     records : tuple of ColumnRecord or None
         What is remembered about each column; empty if nothing is, as in folders of the first versions.
-    extra : tuple of CategoryColumn
-        Categories that only labelled rows have, as further features after all others.
+    extra : tuple of column plans
+        What labelled rows have and the reference has not, as further features after all others.
     """
 
     plans: tuple[Any, ...]
     records: tuple[ColumnRecord | None, ...] = ()
-    extra: tuple[CategoryColumn, ...] = ()
+    extra: tuple[ColumnPlan, ...] = ()
 
     @classmethod
     def learn(cls, frame: pl.DataFrame, choices: Choices) -> Self:
@@ -840,18 +839,19 @@ class ColumnEncoder:
         return replace(self, records=tuple(record_column(frame[plan.name], plan) for plan in self.plans))
 
     def with_extra(self, labelled: pl.DataFrame) -> Self:
-        """Return the same encoder with features for categories that labelled rows have and the reference has not.
+        """Return the same encoder with features for what labelled rows have and the reference has not, or hardly.
 
-        In the reference, and for whoever reads the features of the reference alone, they are all 0.
+        Categories that are frequent now, gaps, cycles of dates that the rows cover now, and columns that were constant
+        in the reference: what a fit on these rows would read. In the reference, and for whoever reads the features of
+        the reference alone, they are all 0, so its rows need not be kept as they were.
         """
-        extra = []
-        for plan in self.used:
-            if isinstance(plan, CategoryColumn) and not (is_known := plan.is_known(labelled[plan.name])).all():
-                counts = to_texts(labelled[plan.name]).filter(~is_known).value_counts(sort=False)
-                ordered = sorted(counts.iter_rows(), key=lambda level: (-level[1], level[0]))
-                if levels := [level for level, n_rows in ordered if n_rows >= _RAREST_COUNT][:_MOST_LEVELS]:
-                    extra.append(replace(plan, levels=levels, has_other=False, has_missing=False, rare=[], n_rare=0))
-        return replace(self, extra=tuple(extra))
+        extra = [_extra_plan(plan, labelled[plan.name]) for plan in self.used]
+        extra += [
+            _plan_of_constant(record, labelled[name])
+            for name, record in self.constants.items()
+            if name in labelled.columns
+        ]
+        return replace(self, extra=tuple(plan for plan in extra if plan is not None))
 
     @cached_property
     def joined_categories(self) -> dict[str, tuple[str, ...]]:
@@ -930,14 +930,18 @@ class ColumnEncoder:
                 is_unknown = self._without_extra(column, encoded.is_unknown)
                 n_unknown += is_unknown
                 shown[plan.name, CATEGORIES] = is_unknown
-        blocks += [plan.encode(frame[plan.name]).features for plan in self.extra]
+        for plan in self.extra:
+            # A table need not have a column that was constant.
+            nothing = np.zeros((frame.height, len(plan.feature_names)))
+            blocks.append(plan.encode(frame[plan.name]).features if plan.name in frame.columns else nothing)
         X = np.ascontiguousarray(np.column_stack(blocks))
         marks = mark_rows(self.marks, shown, frame)
         return Features(X, [bad[row] for row in sorted(bad)], n_missing, n_unknown, marks)
 
     def _without_extra(self, column: pl.Series, is_unknown: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which categories are still unknown: not those that labelled rows have."""
-        learned = [level for plan in self.extra if plan.name == column.name for level in plan.levels]
+        plans = [plan for plan in self.extra if isinstance(plan, CategoryColumn) and plan.name == column.name]
+        learned = [level for plan in plans for level in plan.levels]
         return is_unknown & ~to_texts(column).is_in(learned).fill_null(False).to_numpy() if learned else is_unknown
 
     def _watch_constants(self, frame: pl.DataFrame) -> dict[tuple[str, str], Any]:
@@ -977,6 +981,42 @@ class ColumnEncoder:
             joined = {} if record is None else {"joined": tuple(record.get("joined", ()))}
             records.append(None if record is None else ColumnRecord(**record | joined))
         return cls(tuple(plans), tuple(records) if any(records) else ())
+
+
+def _extra_plan(plan: ColumnPlan, column: pl.Series) -> ColumnPlan | None:
+    """Return what labelled rows add to a column that is used; None if nothing."""
+    if isinstance(plan, DateColumn):
+        found = None if to_times(column, plan.form)[0].is_null().all() else _plan_date(column, plan.form)
+        new = [cycle for cycle in found.cycles if cycle not in plan.cycles] if isinstance(found, DateColumn) else []
+        return replace(plan, cycles=new) if new else None
+    texts = to_texts(column)
+    has_gaps = plan.has_missing if isinstance(plan, CategoryColumn) else getattr(plan, "marks_missing", True)
+    levels = _frequent_levels(texts, plan.levels) if isinstance(plan, CategoryColumn) else []
+    return _plan_of_levels(plan.name, levels, has_missing=texts.null_count() >= _RAREST_COUNT and not has_gaps)
+
+
+def _plan_of_constant(record: ColumnRecord, column: pl.Series) -> ColumnPlan | None:
+    """Return how to read a column that was constant in the reference; None if it still is, or is hardly readable."""
+    if int(record.is_new(column).sum()) < _RAREST_COUNT:
+        return None
+    plan = plan_column(column, Choices())
+    if isinstance(plan, NumberColumn):
+        only = plan.median if record.low is None else record.low
+        return replace(plan, mean=only, median=only, marks_missing=False)
+    levels = _frequent_levels(to_texts(column), [record.constant]) if isinstance(plan, CategoryColumn) else []
+    return _plan_of_levels(column.name, levels, has_missing=False)
+
+
+def _frequent_levels(texts: pl.Series, known: Collection[str | None]) -> list[str]:
+    counts = texts.drop_nulls().value_counts(sort=False)
+    ordered = sorted(counts.iter_rows(), key=lambda level: (-level[1], level[0]))
+    return [level for level, n_rows in ordered if n_rows >= _RAREST_COUNT and level not in known][:_MOST_LEVELS]
+
+
+def _plan_of_levels(name: str, levels: list[str], *, has_missing: bool) -> CategoryColumn | None:
+    if not (levels or has_missing):
+        return None
+    return CategoryColumn(name=name, levels=levels, has_other=False, has_missing=has_missing, rare=[], n_rare=0)
 
 
 def _renamed(lacking: list[str], others: list[str]) -> str:

@@ -20,7 +20,7 @@ from accous.arrays import FloatArray, IntArray
 from accous.checkpoint.files import exclusive_lock
 from accous.diagnostics.evidence import Look, measure_evidence
 from accous.diagnostics.metrics import read_metric
-from accous.exceptions import CheckpointError, DataError, ParameterError, TrapWarning
+from accous.exceptions import CheckpointError, DataError, ParameterError
 from accous.model.backtest import CUTS, Backtest, backtest
 from accous.model.estimators import AdaptiveClassifier, AdaptiveRegressor
 from accous.model.heldout import (
@@ -36,9 +36,8 @@ from accous.model.heldout import (
     split_rows,
 )
 from accous.model.order import Order, OrderKind, look_for_order
-from accous.model.pair import AUTO
+from accous.model.pair import AUTO, LINEAR
 from accous.model.predictors import last_step, require_sample_weight, sharing_fits
-from accous.parameters import listed, require_choice
 from accous.ratio.base import RatioEstimator
 from accous.ratio.one_step import KLIEP, KMM, ULSIF, LogisticRatio
 from accous.ratio.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
@@ -58,7 +57,7 @@ from accous.table.checks import (
 )
 from accous.table.columns import Choices, ColumnEncoder
 from accous.table.kinds import CLASSES, LabelTask, find_task, key_texts
-from accous.table.model import LINEAR, TableModel, make_estimator, save_table_model
+from accous.table.model import BOOSTING, TableModel, make_estimator, save_table_model
 from accous.table.options import FitOptions
 from accous.table.readers import (
     BadRow,
@@ -74,6 +73,7 @@ from accous.table.readers import (
 )
 from accous.table.rows import write_rejects
 from accous.table.runs import chosen_columns, identify_file, require_free, require_separate_files
+from accous.text import listed, require_choice
 
 # --- The offline stage on a table: read the reference, learn how to encode its columns, and hold rows out
 
@@ -238,7 +238,12 @@ def _read_frame(table: TableReader, label: str, choices: Choices) -> tuple[pl.Da
 
 
 def replay(
-    reference: ReferenceTable, make_model: MakeModel, *, batch_size: int, on_progress: Callable[[float], None]
+    reference: ReferenceTable,
+    make_model: MakeModel,
+    *,
+    batch_size: int,
+    on_progress: Callable[[float], None],
+    of_start: float = 0.0,
 ) -> Backtest:
     """Replay the reference in its order, preprocessing included.
 
@@ -252,6 +257,8 @@ def replay(
         Rows in a round.
     on_progress : callable
         Called with the share of the work that is done.
+    of_start : float, default=0.0
+        Share of the work of a replay that is done before its first round.
     """
     looks: list[Look] = []
     later: set[str] = set()
@@ -264,7 +271,9 @@ def replay(
             reference.y,
             batch_size=batch_size,
             cuts=(cut,),
-            on_progress=lambda share, done=number: on_progress((done + share) / len(CUTS)),  # type: ignore[misc]
+            on_progress=lambda share, done=number: on_progress(  # type: ignore[misc]
+                (done + of_start + (1.0 - of_start) * share) / len(CUTS)
+            ),
         )
         looks += found.looks
         later.update(found.later_classes)
@@ -381,7 +390,8 @@ def order_in_words(order: Order) -> str:
 _MOST_FEATURES_OF_CLASSES = 10_000
 _RARE_CLASS = 0.2  # of two; of more classes, each is rarer
 # What share of the work is done after the steps of a fit with an order.
-_OF_HOLDING_OUT, _OF_REPLAYS = 0.15, 0.85
+_OF_HOLDING_OUT, _OF_REPLAYS = 0.1, 0.8
+_OF_TREES = 0.7  # of a replay: boosted trees are searched at its start
 
 
 class FitJob:
@@ -541,8 +551,8 @@ class FitJob:
             with _without_warnings():
                 model = self._maker()(reference.encoder)
                 order = found or (False if self.is_ordered else reference.order)
-                model.fit_with(reference.X, reference.y, order=order, combination=self.combination)
-        model.held_out_ = self.held_out
+                known = {"combination": self.combination, "held_out": self.held_out}
+                model.fit_with(reference.X, reference.y, order=order, **known)
         table_model = TableModel(model=model, encoder=reference.encoder, label=self.label, settings=self._settings())
         folder = options.output
         assert folder is not None
@@ -569,12 +579,13 @@ class FitJob:
         self.require_order()
         with sharing_fits(), _without_warnings():
             self.hold_out(lambda share: on_progress(_OF_HOLDING_OUT * share))
-            return replay(
-                self.reference,
-                self._maker(),
-                batch_size=batch_size,
-                on_progress=lambda share: on_progress(_OF_HOLDING_OUT + (1.0 - _OF_HOLDING_OUT) * share),
+            return self._replay(
+                batch_size, lambda share: on_progress(_OF_HOLDING_OUT + (1.0 - _OF_HOLDING_OUT) * share)
             )
+
+    def _replay(self, batch_size: int, on_progress: Callable[[float], None]) -> Backtest:
+        of_start = _OF_TREES if self.estimator in (AUTO, BOOSTING) else 0.0
+        return replay(self.reference, self._maker(), batch_size=batch_size, on_progress=on_progress, of_start=of_start)
 
     def require_order(self) -> None:
         """Raise a ParameterError if the rows have no order in time."""
@@ -590,7 +601,7 @@ class FitJob:
             return None
         try:
             with _without_warnings():
-                return replay(self.reference, self._maker(), batch_size=_BATCH_SIZE, on_progress=on_progress)
+                return self._replay(_BATCH_SIZE, on_progress)
         except DataError:
             # Too few rows, or a part without a usable column: nothing is verified then.
             return None
@@ -600,7 +611,7 @@ class FitJob:
         options = self.options
         kind = "classifier" if options.task is None else LabelTask(options.task).kind
         estimator = make_estimator(options.estimator, kind=kind, seed=options.seed, blocks=())
-        if estimator is None:
+        if estimator == LINEAR:
             return
         if options.task is None and is_regressor(last_step(estimator)):
             kind = "regressor"
@@ -733,8 +744,7 @@ def _time_column(options: FitOptions, table: TableReader, label: str) -> str | N
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Silence scikit-learn's warning about many classes, and those of traps: the job has its own remarks on both."""
+    """Silence scikit-learn's warning about many classes: the job has a remark of its own."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TrapWarning)
         warnings.filterwarnings("ignore", message="The number of unique classes is greater than")
         yield

@@ -98,16 +98,10 @@ class LabelJob:
             table, joined = self.match(store)
             new, corrected = joined.new, joined.corrected
             unseen = self._unseen(new["given"])  # before they are learned
-            store.set_labels(joined)
-            if corrected.height:
-                model.recount_labels(store.labelled())
-            elif new.height:
-                model.count_labels(new)
             if new.height or corrected.height:
-                if self._options.measure_only:
-                    only = [*model.settings.get("measured_only", []), store.position.n_batches]
-                    model.settings = model.settings | {"measured_only": only}
-                self._learn(store)
+                with store.changing():  # a label that cannot be used changes nothing
+                    store.set_labels(joined)
+                    self._count(store, new, corrected)
                 # The store is ahead of the model until it is saved: whoever opens it before takes this batch back.
                 model.stored = store.position
                 save_table_model(model, self._options.model)
@@ -125,6 +119,17 @@ class LabelJob:
             joined_by=self.joined_in_words(table),
             unseen=unseen,
         )
+
+    def _count(self, store: Store, new: pl.DataFrame, corrected: pl.DataFrame) -> None:
+        """Measure with labels that the store has just got, then learn from them."""
+        model = self.table_model
+        if corrected.height:
+            model.recount_labels(store.labelled())
+        else:
+            model.count_labels(new)
+        if self._options.measure_only:
+            only_measure(model, store)
+        learn_from_store(model, store)
 
     def _unseen(self, labels: pl.Series) -> dict[str, int]:
         names = self.table_model.kind.names
@@ -150,21 +155,9 @@ class LabelJob:
     def _save_recounted(self, store: Store) -> None:
         # The model is saved before the store changes: if that does not happen, the next one to open it does it again.
         self.table_model.recount_labels(store.labelled())
-        self._learn(store)
+        learn_from_store(self.table_model, store)
         self.table_model.stored = store.position
         save_table_model(self.table_model, self._options.model)
-
-    def _learn(self, store: Store) -> None:
-        """Learn from all labels that came, as if there had been no others."""
-        model = self.table_model
-        start, n_batches = first_id(model.settings, model.label), store.position.n_batches
-        only = [batch for batch in model.settings.get("measured_only", []) if batch <= n_batches]
-        if only != model.settings.get("measured_only", []):
-            model.settings = model.settings | {"measured_only": only}
-        # Labels that came with their rows are batch 0: they are for measuring.
-        rows = store.labelled().filter((pl.col("label_batch") > 0) & ~pl.col("label_batch").is_in(only))
-        rows = rows.drop_nulls("features").sort("id").tail(MOST_LABELS)
-        model.learn_all(rows, start=start, step=ID_STEP, now=(store.next_id() - start) // ID_STEP)
 
     def match(self, store: Store) -> tuple[LabelTable, Joined]:
         """Read the labels; return them, and the predictions that they belong to.
@@ -257,6 +250,24 @@ class LabelJob:
                 f"None of the labels in {name} {stranger}; the first is {table.rows['label'][0]!r}: is "
                 "this the file, and --label its column?"
             )
+
+
+def only_measure(model: TableModel, store: Store) -> None:
+    """Note that nothing is learned from the last batch of labels, now or later."""
+    only = [*model.settings.get("measured_only", []), store.position.n_batches]
+    model.settings = model.settings | {"measured_only": only}
+
+
+def learn_from_store(model: TableModel, store: Store) -> None:
+    """Learn from all labels that came, as if there had been no others."""
+    start, n_batches = first_id(model.settings, model.label), store.position.n_batches
+    only = [batch for batch in model.settings.get("measured_only", []) if batch <= n_batches]
+    if only != model.settings.get("measured_only", []):
+        model.settings = model.settings | {"measured_only": only}
+    # Labels that came with their rows are batch 0: they are for measuring.
+    rows = store.labelled().filter((pl.col("label_batch") > 0) & ~pl.col("label_batch").is_in(only))
+    rows = rows.drop_nulls("features").sort("id").tail(MOST_LABELS)
+    model.learn_all(rows, start=start, step=ID_STEP)
 
 
 def _to_json(event: LearningEvent) -> dict[str, Any]:

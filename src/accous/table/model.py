@@ -32,19 +32,18 @@ from accous.diagnostics.coverage import (
     smallest_rare_count,
 )
 from accous.diagnostics.drift import DriftEvent, Regime, SeasonWatch, start_seasons
-from accous.diagnostics.performance import Labels, Predictions
+from accous.diagnostics.performance import Calibration, Labels, Predictions
 from accous.diagnostics.status import Finding as Code
 from accous.diagnostics.status import Reason, Status
 from accous.exceptions import CheckpointError, DataError, ParameterError
 from accous.model.backtest import Backtest
 from accous.model.estimators import AdaptiveEstimator
 from accous.model.learning import LearningEvent
-from accous.model.pair import AUTO, LinearAndTrees, make_trees
-from accous.model.performance import AlarmWatch, Drift, MovedColumn
+from accous.model.pair import AUTO, LINEAR, LinearAndTrees, make_trees
+from accous.model.performance import AlarmWatch, Drift, MovedColumn, TellsStatus
 from accous.model.round import log_onsets
 from accous.model.snapshot import Snapshot
 from accous.model.watching import LOOK_DECAY, NO_ROWS, RecentRows, recent_from_plain, shares_of_parts
-from accous.parameters import did_you_mean, listed
 from accous.table.checks import TimeColumn, find_time_column, is_part_of_calendar, rises
 from accous.table.columns import (
     CATEGORIES,
@@ -83,8 +82,8 @@ from accous.table.rows import (
 )
 from accous.table.runs import Job, LogPosition
 from accous.table.store import Store, StorePosition, first_id
-from accous.text import count
-from accous.threads import Lockable
+from accous.text import count, did_you_mean, listed
+from accous.threads import CALLBACKS_NAME, Lockable
 
 if TYPE_CHECKING:
     pass
@@ -343,10 +342,20 @@ class TableSnapshot(Snapshot):
         found = self.inner.status
         return replace(found, reasons=with_column_reasons(found.reasons, self.coverage.columns))
 
+    def command(self, folder: str) -> str | None:
+        """Return what to type next, for the model's folder and the stream of its last run; None if there is nothing."""
+        stream = "STREAM" if self.job is None else str(self.job.spec.stream)
+        return self.status.advice.command(folder, stream) or None
+
     @property
     def tolerance(self) -> float:
         """How much more loss than at fit is still healthy."""
         return self.inner.tolerance
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What held-out rows tell of rows that are predicted so."""
+        return self.inner.calibration
 
     @property
     def recent(self) -> Predictions:
@@ -618,7 +627,7 @@ Frame = TypeVar("Frame")
 
 
 @dataclass(kw_only=True, repr=False)
-class TableModel(Lockable):
+class TableModel(TellsStatus, Lockable):
     """An adaptive model that takes tables as they are: names, numbers, categories, dates, missing values.
 
     ``accous fit`` makes one, `accous.load` returns it, and `accous.save` saves it again. Frames are polars or pandas
@@ -808,6 +817,8 @@ class TableModel(Lockable):
                 time=time,
                 read=self.current,
             )
+            if CALLBACKS_NAME in vars(self) and self.model.state_.recent.n_closed != before.recent.n_closed:
+                self._tell()
             return RoundResult(self.model.n_rounds_, scores, ratios, counts)
 
     def _watch_columns(self, marks: Marks) -> None:
@@ -852,7 +863,8 @@ class TableModel(Lockable):
             A copy of the model that stays in one round, if more than this is to come from that round.
         """
         # All answers come from one round, also if another thread learns meanwhile.
-        model, kind = copy(self.model) if model is None else model, self.kind
+        model = copy(self.model) if model is None else model
+        kind = kind_of(model.task_, getattr(model, "classes_", None))
         if not len(X):
             return RoundResult(model.n_rounds_, kind.no_scores(0), np.zeros(0), NO_COUNTS)
         ratios = ratios_of(model, X, needs_ratio=needs_ratio)
@@ -912,6 +924,8 @@ class TableModel(Lockable):
             if learn and len(rows) and set(self.encoder.used_columns) <= set(table.columns):
                 spread, _ = spread_vectors(table[rows], self.settings.get("widths", {}))
                 self.learn(features_to_json(spread, self.encoder), labelled.labels[rows])
+        if CALLBACKS_NAME in vars(self):
+            self._tell()
         return self
 
     def learn(
@@ -921,7 +935,6 @@ class TableModel(Lockable):
         *,
         ids: IntArray | None = None,
         position: IntArray | None = None,
-        now: int | None = None,
         is_due: bool = False,
     ) -> None:
         """Learn from labelled rows, or keep them until there are enough.
@@ -934,15 +947,13 @@ class TableModel(Lockable):
             As text.
         ids, position : array of shape (n_rows,), optional
             By which the labels are found again, and the rows of the stream until each row.
-        now : int, optional
-            Rows of the stream until now.
         is_due : bool, default=False
             Whether to learn from however few, because others were taken back.
         """
         with self.lock():
             learning = self.model.state_.learning
             n_seen = 0 if learning is None else learning.n_seen
-            now = max(self.model.state_.n_rows, n_seen + len(rows)) if now is None else now
+            now = max(self.model.state_.n_rows, n_seen + len(rows))
             ids = n_seen + np.arange(len(rows), dtype=np.int64) if ids is None else ids
             position = np.full(len(rows), now, dtype=np.int64) if position is None else position
             features = features_from_json(pl.Series(rows, dtype=pl.String), self.encoder)
@@ -950,12 +961,12 @@ class TableModel(Lockable):
                 raise DataError("A labelled row holds a value that cannot be used: correct it.")
             values = self.kind.new_values(labels)
             self._new_classes(values)
-            self.model.keep_labels(features.X, values, position=position, ids=ids, now=now)
+            self.model.keep_labels(features.X, values, position=position, ids=ids)
             self.label_rows |= dict(zip(ids.tolist(), rows, strict=True))
             if is_due or self.model.state_.learning.is_due:
-                self._learn_again(now)
+                self._learn_again()
 
-    def learn_all(self, rows: pl.DataFrame, *, start: int, step: int, now: int) -> None:
+    def learn_all(self, rows: pl.DataFrame, *, start: int, step: int) -> None:
         """Learn from these labels, as if there had been no others.
 
         Parameters
@@ -964,8 +975,6 @@ class TableModel(Lockable):
             ``id``, ``features`` and ``given`` of labelled rows, as the store has them.
         start, step : int
             The first id, and the distance of ids: they say how many rows of the stream came before each.
-        now : int
-            Rows of the stream until now.
         """
         with self.lock():
             learning, ids = self.model.state_.learning, rows["id"].to_numpy()
@@ -975,7 +984,7 @@ class TableModel(Lockable):
                 kept = dict(zip(learning.kept.ids.tolist(), learning.kept.truths.tolist(), strict=True))
             wanted = dict(zip(ids.tolist(), values.tolist(), strict=True))
             gone = [number for number, truth in kept.items() if number not in wanted or wanted[number] != truth]
-            is_due = self.model.forget_labels_of(np.array(gone, dtype=np.int64), now)
+            is_due = self.model.forget_labels_of(np.array(gone, dtype=np.int64))
             still = kept.keys() - set(gone)
             if self.model.state_.learning is None:
                 self.encoder, still = replace(self.encoder, extra=()), set()
@@ -983,20 +992,20 @@ class TableModel(Lockable):
             is_new = np.array([number not in still for number in ids.tolist()], dtype=bool)
             if is_new.any():
                 new = rows.filter(pl.Series(is_new))
-                given = {"ids": ids[is_new], "position": (ids[is_new] - start) // step, "now": now}
+                given = {"ids": ids[is_new], "position": (ids[is_new] - start) // step}
                 self.learn(new["features"].to_list(), new["given"], **given, is_due=is_due)
             elif is_due:
-                self._learn_again(now)
+                self._learn_again()
 
-    def _learn_again(self, now: int) -> None:
+    def _learn_again(self) -> None:
         """Learn the categories of the kept rows, and refit on them."""
         kept = self.model.state_.learning.kept
         texts = [self.label_rows[number] for number in kept.ids.tolist()]
         encoder = self.encoder.with_extra(frame_from_json(texts, self.encoder))
         features = features_from_json(pl.Series(texts, dtype=pl.String), encoder)
         assert features is not None
-        self.encoder = encoder
-        self.model.learn_from_kept(now, rows=features.X)
+        self.model.learn_from_kept(rows=features.X)
+        self.encoder = encoder  # not before: whoever predicts meanwhile needs rows that the model can read
         still = self.model.state_.learning.kept.ids.tolist()
         self.label_rows = {number: self.label_rows[number] for number in still}
 
@@ -1199,7 +1208,7 @@ class TableModel(Lockable):
 # --- The predictors by the names they have on the command line, for classes and for numbers
 
 
-LINEAR, BOOSTING, FOREST = NAMES = ("linear", "boosting", "forest")
+_, BOOSTING, FOREST = NAMES = (LINEAR, "boosting", "forest")
 _CLASSES = {
     ("classifier", BOOSTING): "HistGradientBoostingClassifier",
     ("classifier", FOREST): "RandomForestClassifier",
@@ -1212,7 +1221,7 @@ _FOREST = {"n_estimators": 100, "min_samples_leaf": 5}
 
 
 def make_estimator(name: str, *, kind: str, seed: int, blocks: tuple[Block, ...]) -> Any:
-    """Make an unfitted predictor that reads the encoded features of a table; None is the built-in linear one.
+    """Make an unfitted predictor that reads the encoded features of a table; the built-in linear one has a name only.
 
     Parameters
     ----------
@@ -1241,7 +1250,7 @@ def make_estimator(name: str, *, kind: str, seed: int, blocks: tuple[Block, ...]
             f"{did_you_mean(name, NAMES)}."
         )
     if name == LINEAR:
-        return None
+        return LINEAR
     cls = getattr(import_module("sklearn.ensemble"), _CLASSES[kind, name])
     if name == FOREST:
         return cls(**_FOREST, random_state=seed)

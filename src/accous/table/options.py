@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from accous.exceptions import ParameterError
-from accous.parameters import require_choice
+from accous.text import require_choice
 
 # --- Options whose values are checked when they are read
 

@@ -27,8 +27,7 @@ import polars.selectors as cs
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError, ParameterError
-from accous.parameters import did_you_mean, listed, require_choice
-from accous.text import count
+from accous.text import count, did_you_mean, listed, require_choice
 
 # --- Text and typed columns as numbers, categories or times; values that cannot be read are marked
 

@@ -261,8 +261,14 @@ def write_rejects(bad_rows: list[BadRow], path: str) -> None:
 
 
 def features_to_json(frame: pl.DataFrame, encoder: ColumnEncoder) -> list[str]:
-    """Return the columns that a model uses as one JSON object a row: numbers, and text for all the rest."""
-    return pl.DataFrame([_plain_column(frame[plan.name], plan) for plan in encoder.used]).write_ndjson().splitlines()
+    """Return the columns that a model uses as one JSON object a row: numbers, and text for all the rest.
+
+    Columns that were constant in the reference are among them: a model that learns from labels may use them.
+    """
+    constants = [name for name in encoder.constants if name in frame.columns and is_usable(frame.schema[name])]
+    columns = [_plain_column(frame[plan.name], plan) for plan in encoder.used]
+    columns += [to_texts(frame[name]).alias(name) for name in constants]
+    return pl.DataFrame(columns).write_ndjson().splitlines()
 
 
 def _plain_column(column: pl.Series, plan: ColumnPlan) -> pl.Series:
@@ -276,6 +282,7 @@ def _plain_column(column: pl.Series, plan: ColumnPlan) -> pl.Series:
 def frame_from_json(texts: list[str], encoder: ColumnEncoder) -> pl.DataFrame:
     """Undo `features_to_json`."""
     schema = {plan.name: pl.Float64 if isinstance(plan, NumberColumn) else pl.String for plan in encoder.used}
+    schema |= dict.fromkeys(encoder.constants, pl.String)
     return pl.read_ndjson("\n".join(texts).encode(), schema=schema)
 
 

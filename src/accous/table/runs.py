@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 
 from accous.exceptions import DataError, ParameterError
-from accous.parameters import did_you_mean, listed
 from accous.table.columns import CATEGORIES, ColumnEncoder, Marks
 from accous.table.readers import (
     STDIN,
@@ -25,7 +24,7 @@ from accous.table.readers import (
     spread_names,
     written_format_of,
 )
-from accous.text import count
+from accous.text import count, did_you_mean, listed
 
 # --- Categories that a model does not know, by column: accous fit decides which it knows, rows that join do not
 

@@ -163,6 +163,8 @@ def _require_schema(path: Path, connection: sqlite3.Connection) -> None:
 _FIRST_ID, _N_FIRST_IDS = 10**14, 8 * 10**14
 ID_STEP = 2
 """Ids of rows that the saved state of a model counts are even, others odd: who only predicts needs no lock."""
+SERVED = 0
+"""The source of rows that came to a service, which are in no file."""
 _LEAST_PREFIX, _MOST_PREFIX, _DIGEST_BITS = 1 << 12, 1 << 16, 46
 
 
@@ -242,11 +244,14 @@ class StorePosition:
         Files of labels that were counted.
     keep_days : int
         Days after which predictions are forgotten.
+    asked_id : int
+        The last prediction of a service when it was asked which rows to label.
     """
 
     last_id: int = 0
     n_batches: int = 0
     keep_days: int = KEEP_DAYS
+    asked_id: int = 0
 
 
 @dataclass(frozen=True)
@@ -383,10 +388,14 @@ class Store:
     def _take_back(self, position: StorePosition) -> None:
         """Forget what the saved state does not contain."""
         (last,) = self._one("SELECT max(id) FROM predictions WHERE id > ? AND id % 2 = 0", position.last_id)
-        if last is None and (self._last_batch() or 0) <= position.n_batches:
+        asked = f"FROM predictions WHERE asked_batch IS NOT NULL AND source = {SERVED} AND id > ?"
+        is_asked = bool(self._rows(f"SELECT 1 {asked} LIMIT 1", position.asked_id))
+        if last is None and not is_asked and (self._last_batch() or 0) <= position.n_batches:
             return
         with self.changing():
             self._run("DELETE FROM predictions WHERE id > ? AND id % 2 = 0", position.last_id)
+            forget = "UPDATE predictions SET asked = NULL, asked_batch = NULL WHERE id IN"
+            self._run(f"{forget} (SELECT id {asked})", position.asked_id)
             while (self._last_batch() or 0) > position.n_batches:
                 self._undo(self._last_batch() or 0)
         self.position = position
@@ -581,6 +590,17 @@ class Store:
                 if self._run(statement, float(probability), batch, int(number)) != 1:
                     raise DataError(f"The prediction {number} is not stored, or was asked for before.")
         return int(batch)
+
+    def served_since(self, number: int) -> pl.DataFrame:
+        """Return the rows that came to a service after an id and have no label, in their order."""
+        columns = ("id", "key", "line", "round", "predicted")
+        found = self._rows(
+            f"SELECT {', '.join(columns)} FROM predictions WHERE id > ? AND source = ? AND label IS NULL ORDER BY id",
+            number,
+            SERVED,
+        )
+        with _plainly(self._path):
+            return pl.DataFrame(found, schema={name: _TYPES[name] for name in columns}, orient="row")
 
     def settled(self, by: str, source: int | None) -> list[str]:
         """Return the keys, or the lines of a file, as text, that were asked about or have a label."""
