@@ -374,6 +374,7 @@ class Snapshot:
                     {"segment": name} | estimate_to_json(one) | {"n_labels": one.n_labels} for name, one in segments
                 ],
                 "drift": drift_to_json(self.drift),
+                "learning": None if state.learning is None else state.learning.to_json(),
             }
         )
 
@@ -514,7 +515,7 @@ class Snapshot:
     @property
     def history(self) -> Any:
         """What the last 10,000 rounds did, as a pandas frame."""
-        return rounds_frame(self.state.rounds, self.read, self.state.n_rounds)
+        return rounds_frame(self.state.rounds, self.read, self.state.n_rounds, self.learned)
 
     @property
     def read(self) -> Read | None:

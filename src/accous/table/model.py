@@ -1072,13 +1072,18 @@ class TableModel(TellsStatus, Lockable):
                 return found
         return None
 
-    def recount_labels(self, labelled: pl.DataFrame) -> None:
-        """Measure anew with all labels of a store, in the order in which they came, as if there had been no others."""
+    def recount_labels(self, store: Store) -> None:
+        """Measure anew with all labels of a store, in the order in which they came, as if there had been no others.
+
+        None of them becomes younger by it.
+        """
+        labelled = store.labelled()
         with self.lock():
             self.model.forget_labels()
             self.history.forget_labels()
             for (batch,), rows in labelled.group_by("label_batch", maintain_order=True):
                 self.count_labels(rows, is_late=batch != 0)
+            self.model.age_labels(store.position.rows_since(labelled))
 
     def _new_classes(self, values: NDArray[Any]) -> list[str]:
         """Return the names of new classes; raise a DataError for some while a run has no column for them."""
