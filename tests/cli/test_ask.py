@@ -166,7 +166,7 @@ def test_a_file_taken_back_leaves_no_trace_and_labels_do_not_become_younger(fold
     give(here, keys[100:200], labels[100:200])
     before = accous.load("model")
     assert before.model.state_.labelled.arrived.tolist() == [600] * 100 + [900] * 100
-    give(here, keys[150:300], ["yes"] * 150)
+    give(here, keys[200:350], ["yes"] * 150)
     with_wrong = rows_of_store(Path("model"))
     shutil.copy(f"model/{STORE_NAME}", "ahead.sqlite")
     assert main(["labels", "model", "--undo", "--quiet"]) == 0
