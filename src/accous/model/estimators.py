@@ -424,8 +424,8 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
             The rows. None if you only have predictions: then ``predicted`` is needed.
         y : array of shape (n_rows,)
             Their labels.
-        predicted : array of shape (n_rows,), optional
-            What ``predict`` returned for these rows at the time. None predicts them now.
+        predicted : array of shape (n_rows,) or (n_rows, n_classes), optional
+            What ``predict`` or ``predict_proba`` returned for these rows at the time. None predicts them now.
         probability : float or array of shape (n_rows,), optional
             With which each row was chosen to be labelled, as ``ask`` returns it. Such labels decide how good the model
             is. None says that the labels merely arrived, perhaps for rows of a certain kind: they decide only if they

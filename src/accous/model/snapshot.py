@@ -262,7 +262,8 @@ class Snapshot:
         if labelled is None:
             none = Predictions(np.zeros(0), None)
             return Labels(none, np.zeros(0), np.zeros(0))
-        return replace(labelled.labels(self._label_weights), is_alone=self.state.learning is not None)
+        found = labelled.labels(self._label_weights)
+        return found if self.state.learning is None else replace(found, is_alone=True)
 
     @cached_property
     def alarm(self) -> AlarmWatch | None:
