@@ -239,6 +239,8 @@ def _advice(estimator: BaseEstimator | None, verb: str) -> str:
     """Say what to pass so that such columns can be read: a predictor needs more than a transformer of its ratio."""
     if estimator is None or hasattr(estimator, "partial_fit"):
         return _FEATURE_MAP.format(verb)
+    if isinstance(getattr(estimator, "estimator", None), str):
+        return f"let `accous fit` make the model, which {verb}; accous.load reads its folder"
     kind = "regressor" if is_regressor(estimator) else "classifier"
     return _PIPELINE.format(f"Adaptive{kind.capitalize()}", kind).format(verb)
 
@@ -404,8 +406,8 @@ def _require_no_times(estimator: BaseEstimator, X: Any) -> None:
         is_polars = hasattr(dtype, "is_temporal")
         if dtype.is_temporal() if is_polars else getattr(dtype, "kind", None) in ("m", "M"):
             raise DataError(
-                f"{column_label(X, column)} holds dates or durations ({dtype}), not numbers. Convert it to numbers, "
-                f"drop it, or {_advice(estimator, 'converts it')}."
+                f"{column_label(X, column)} holds dates or durations ({dtype}), not numbers. Drop it (times of the "
+                f"rows can be passed as `order`), convert it to numbers, or {_advice(estimator, 'converts it')}."
             )
 
 

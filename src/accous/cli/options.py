@@ -111,22 +111,18 @@ def columns_table(lines: Sequence[Sequence[str]]) -> Table:
     return table
 
 
-def print_backtest(found: Backtest | None, reason: str = "", *, is_ordered: bool) -> None:
+def print_backtest(found: Backtest | None, *, is_ordered: bool) -> None:
     """Print what the replay of the reference showed, or why there is none.
 
     Parameters
     ----------
     found : Backtest, optional
-    reason : str
-        Why there is none, if the model says so itself.
     is_ordered : bool
         Whether the reference has an order in time.
     """
     if found is not None:
         how = found.how if found.later_classes else ""  # `accous backtest` says more
         sentences: tuple[str, ...] = (found.sentences[0], how, found.sentences[1])
-    elif reason:
-        sentences = (f"Nothing is verified: {reason[0].lower()}{reason[1:]}",)
     elif is_ordered:
         sentences = ("Nothing is verified: the reference has too few rows to replay them.",)
     else:

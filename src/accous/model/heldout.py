@@ -447,9 +447,10 @@ def _choose_share(losses: FloatArray, weights: FloatArray, block: IntArray) -> f
     ends = losses[0] - losses[-1]
     numbers = [each for each in np.unique(block) if weights[block == each].any()]
     leads = np.array([np.average(ends[block == each], weights=weights[block == each]) for each in numbers])
-    n_blocks = len(leads)
-    least = float(stdtrit(n_blocks - 1, _SURE)) if n_blocks > 1 else np.inf
-    if not abs(leads.mean()) * np.sqrt(n_blocks) > least * leads.std(ddof=min(1, n_blocks - 1)):
+    if len(leads) < 2:
+        return 0.5
+    least = float(stdtrit(len(leads) - 1, _SURE)) * leads.std(ddof=1) / np.sqrt(len(leads))
+    if not abs(leads.mean()) > least:
         return 0.5
     return float(SHARES[int((losses @ weights).argmin())])
 

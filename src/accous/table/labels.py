@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError
-from accous.model.learning import MOST_LABELS, LearningEvent, draw_rows, is_drawn
+from accous.model.learning import MOST_LABELS, draw_rows, is_drawn
 from accous.table.kinds import ID, LINE, LabelTable, key_texts, read_label_table, require_no_feature
 from accous.table.model import TableModel, load_table_model, open_store, save_table_model
 from accous.table.options import AskOptions, LabelsOptions
@@ -124,7 +124,7 @@ class LabelJob:
         """Measure with labels that the store has just got, then learn from them."""
         model = self.table_model
         if corrected.height:
-            model.recount_labels(store.labelled())
+            model.recount_labels(store)
         else:
             model.count_labels(new)
         if self._options.measure_only:
@@ -154,7 +154,7 @@ class LabelJob:
 
     def _save_recounted(self, store: Store) -> None:
         # The model is saved before the store changes: if that does not happen, the next one to open it does it again.
-        self.table_model.recount_labels(store.labelled())
+        self.table_model.recount_labels(store)
         learn_from_store(self.table_model, store)
         self.table_model.stored = store.position
         save_table_model(self.table_model, self._options.model)
@@ -191,9 +191,10 @@ class LabelJob:
 
     def _places(self, reader: TableReader, store: Store) -> tuple[str, str | None, int | None]:
         """Return what names the rows (key, id or line), its column, and the file whose lines are meant."""
-        options, job = self._options, self.table_model.job
-        usual = None if job is None else job.spec.options.get("key") or None
+        options, usual = self._options, usual_key(self.table_model)
         if options.key is not None:
+            if options.key != usual and usual in reader.columns:
+                raise DataError(f"The rows are named by the column {usual!r}, which {reader.name} has: --key {usual}.")
             return "key", options.key, None
         if options.id is not None:
             return "id", options.id, None
@@ -236,7 +237,6 @@ class LabelJob:
             "repeated": counted.n_repeated,
             "unseen_classes": counted.unseen,
             **found,
-            **({"learned": _to_json(self.table_model.learned_[-1])} if self.table_model.learned_ else {}),
         }
 
     def _require_labels(self, table: LabelTable) -> None:
@@ -270,8 +270,9 @@ def learn_from_store(model: TableModel, store: Store) -> None:
     model.learn_all(rows, start=start, step=ID_STEP)
 
 
-def _to_json(event: LearningEvent) -> dict[str, Any]:
-    return {name: None if value != value else value for name, value in asdict(event).items()}  # noqa: PLR0124 (NaN)
+def usual_key(model: TableModel) -> str | None:
+    """Return the column that names the rows of the model's run; None if it has none."""
+    return None if model.job is None else model.job.spec.options.get("key") or None
 
 
 def _holds_ids(reader: TableReader) -> bool:
@@ -284,6 +285,9 @@ def _holds_ids(reader: TableReader) -> bool:
 
 
 # --- accous ask: which rows to label
+
+
+_PLACE = "\0place"  # no column of a table has this name
 
 
 @dataclass(frozen=True)
@@ -331,6 +335,9 @@ class AskJob:
         if not options.force and Path(options.output).is_file():
             raise DataError(f"{options.output} already exists: give another name, or use --force to replace it.")
         self.table_model: TableModel = load_table_model(options.model, options.estimator)
+        usual = usual_key(self.table_model)
+        if options.key is not None and usual not in (None, options.key):
+            raise DataError(f"The rows of {options.model} are named by the column {usual!r}: --key {usual}.")
         self._seed = int(self.table_model.settings["seed"])
 
     def run(self) -> RowsAsked:
@@ -341,10 +348,29 @@ class AskJob:
             settled = store.settled("key" if options.key else "line", source)
             rows, n_predicted = self._find(store, source)
             free = rows.filter(~pl.col("place").is_in(settled))
-            chosen, probability = self._choose(free, store)
-            store.mark_asked(chosen["id"].to_list(), [probability] * chosen.height)
-            self._write(chosen)
-        return RowsAsked(rows.height, free.height, chosen.height, n_predicted)
+            n_asked = self._n_written(rows)
+            if not n_asked:
+                chosen, probability = self._choose(free, store)
+                store.mark_asked(chosen["id"].to_list(), [probability] * chosen.height)
+                self._write(chosen)
+        self._unfinished.replace(options.output)
+        return RowsAsked(rows.height, free.height + n_asked, n_asked or chosen.height, n_predicted)
+
+    @property
+    def _unfinished(self) -> Path:
+        """Where the rows are written until the store has noted them."""
+        return Path(predicting_path(self._options.output))
+
+    def _n_written(self, rows: pl.DataFrame) -> int:
+        """Return how many rows a command wrote that was killed after they were noted; 0 if there was none such."""
+        if not self._unfinished.is_file():
+            return 0
+        try:
+            names = pl.read_csv(self._unfinished, columns=[self._options.key or LINE], infer_schema=False).to_series()
+        except pl.exceptions.PolarsError:  # it was killed while it wrote
+            return 0
+        noted = rows.filter(pl.col("asked").is_not_null() & pl.col("label").is_null())["place"]
+        return len(names) if names.is_in(noted.to_list()).all() else 0
 
     def _find(self, store: Store, source: int | None) -> tuple[pl.DataFrame, int]:
         """Return the predictions of all rows of the stream, made now where there were none, and how many those are."""
@@ -396,7 +422,7 @@ class AskJob:
 
     def _write(self, chosen: pl.DataFrame) -> None:
         """Write the rows as they are in the stream, with the line or the key, and an empty column for the label."""
-        options, label, wanted = self._options, self.table_model.label, set(chosen["line"].to_list())
+        options, label, wanted = self._options, self.table_model.label, chosen["place"].to_list()
         table, pieces = self._open(), []
         columns = [name for name in table.columns if name != label]
         try:
@@ -404,16 +430,16 @@ class AskJob:
                 if chunk is not None:
                     lines = pl.Series(LINE, chunk.lines)
                     frame = chunk.frame if options.key else chunk.frame.select(lines, *columns)
-                    pieces.append(frame.filter(lines.is_in(list(wanted))))
+                    # By the key, not by the line of the prediction, which may be one of another file.
+                    place = key_texts(chunk.frame[options.key] if options.key else lines).alias(_PLACE)
+                    pieces.append(frame.with_columns(place).filter(place.is_in(wanted)))
         finally:
             table.close()
-        found = pl.concat(pieces)
+        found = pl.concat(pieces).unique(_PLACE, keep="first", maintain_order=True)
         if options.with_predictions:
-            found = found.with_columns(chosen.sort("line")["predicted"].alias("prediction"))
-        found = found.with_columns(pl.lit(None, pl.String).alias(label))
-        unfinished = Path(predicting_path(options.output))
-        found.write_csv(unfinished)
-        unfinished.replace(options.output)
+            predicted = chosen.select(pl.col("place").alias(_PLACE), pl.col("predicted").alias("prediction"))
+            found = found.join(predicted, on=_PLACE, how="left", maintain_order="left")
+        found.drop(_PLACE).with_columns(pl.lit(None, pl.String).alias(label)).write_csv(self._unfinished)
 
     def _open(self) -> TableReader:
         options, widths = self._options, self.table_model.settings.get("widths", {})
