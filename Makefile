@@ -37,7 +37,13 @@ demo: $(DEMO_STAMP) ## a model drifts and recovers on real rows: a table, a pict
 	$(VENV)/bin/accous demo
 
 SITE := build/site
-docs: $(STAMP) ## build the documentation site into build/site; it opens offline
+DOCS_STAMP := $(VENV)/.installed-docs
+$(DOCS_STAMP): $(DEMO_STAMP)
+	@echo "Adding Sphinx to $(VENV), once. That takes about a minute."
+	$(INSTALL) --editable '.[docs]' --editable ./bench
+	@touch $@
+
+docs: $(if $(wildcard $(STAMP)),$(STAMP),$(DOCS_STAMP)) ## build the documentation site into build/site; it opens offline
 	$(RUN) -m sphinx --fail-on-warning --keep-going --fresh-env --quiet --builder html docs $(SITE)
 	@echo "Site: $(SITE)/index.html"
 

@@ -2,6 +2,7 @@
 
 import sys
 from importlib.metadata import version as installed_version
+from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
@@ -38,6 +39,7 @@ myst_heading_anchors = 4
 default_role = "py:obj"
 toc_object_entries_show_parents = "hide"
 autosummary_generate = True
+autodoc_mock_imports = [name for name in ("torch", "efficientnet_lite_pytorch") if find_spec(name) is None]
 autodoc_typehints = "none"  # the docstrings say them in words
 autodoc_use_type_comments = False  # there are none, and looking for them takes time
 autodoc_member_order = "groupwise"

@@ -39,6 +39,15 @@ def test_the_demo_needs_no_tools_and_no_torch_and_the_tests_add_the_rest(environ
     assert "'.[dev]' --editable ./bench \n" in commands("test", environment, "DEEP=")
 
 
+def test_the_site_needs_no_torch_and_uses_what_is_set_up(environment):
+    planned = commands("docs", environment)
+    assert "'.[docs]' --editable ./bench" in planned
+    assert "torch==" not in planned
+    for stamp in STAMPS:
+        (environment / stamp).touch()
+    assert "pip install" not in commands("docs", environment)
+
+
 def test_what_is_set_up_costs_nothing(environment):
     (environment / STAMPS[0]).touch()
     planned = commands("test", environment)

@@ -125,7 +125,8 @@ from accous.validation import (
 _ROWS_OF_ROUND, _NEVER = 10, 1 << 62
 _SECONDS_BETWEEN_LOGS = 2.0
 _MOST_MISSED = 0.1  # by so much fewer rows, the past refutes an interval
-_FOLDS_OF_PAIR = 3  # most of the time of a fit goes into trees
+# Most of the time of a fit goes into trees, and each of more than two classes has its own.
+_FOLDS_OF_TWO_CLASSES, _FOLDS_OF_MORE = 3, 2
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
 
 
@@ -1020,7 +1021,8 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
     def _pair_recipe(
         self, pair: LinearAndTrees, combination: Combination, rows: Any, weights: FloatArray, *, keeps_splits: bool
     ) -> PairRecipe:
-        trees = EstimatorRecipe(pair.trees, keeps_splits=keeps_splits, n_folds=_FOLDS_OF_PAIR)
+        n_folds = _FOLDS_OF_TWO_CLASSES if self.task_.n_outputs == 1 else _FOLDS_OF_MORE
+        trees = EstimatorRecipe(pair.trees, keeps_splits=keeps_splits, n_folds=n_folds)
         return PairRecipe(self._linear_recipe(rows, weights), trees, combination)
 
     def _read_measures(self) -> None:
@@ -1218,14 +1220,14 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : classifier or "auto", optional
+    estimator : classifier, "auto" or "linear", optional
         Any scikit-learn classifier whose ``fit`` takes ``sample_weight``, or a pipeline that ends in one. It receives
         data frames unconverted. None uses a built-in, warm-started logistic regression (two classes) or softmax
         regression, with the same optimum as ``make_pipeline(StandardScaler(), LogisticRegression(C=C))``. With more
         than 100 coefficients, only ``fit`` goes all the way to the optimum. The refit of a round takes a few steps
         towards it, and more after a jump. ``"auto"`` predicts with that regression, on numbers clipped to the 0.1 to
         99.9 % range of the reference, and with boosted trees together, weighted by their predictions for held-out rows;
-        numbers may be missing. With fewer than 500 rows it has no trees.
+        numbers may be missing. With fewer than 500 rows it has no trees. ``"linear"`` never has any.
     ratio : ratio estimator, optional
         None uses ``OnlineDensityRatio()``.
     refit : {"auto", "always"} or int, default="auto"
@@ -1523,11 +1525,11 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : regressor or "auto", optional
+    estimator : regressor, "auto" or "linear", optional
         Any scikit-learn regressor whose ``fit`` takes ``sample_weight``, or a pipeline that ends in one. It receives
         data frames unconverted. None uses a built-in ridge regression, with the same optimum as
-        ``make_pipeline(StandardScaler(), Ridge(alpha=alpha))``. ``"auto"`` adds boosted trees, as in
-        `accous.AdaptiveClassifier`.
+        ``make_pipeline(StandardScaler(), Ridge(alpha=alpha))``. ``"auto"`` adds boosted trees, and
+        ``"linear"`` reads clipped numbers, as in `accous.AdaptiveClassifier`.
     ratio : ratio estimator, optional
         None uses ``OnlineDensityRatio()``.
     alpha : float, default=1.0
