@@ -12,7 +12,7 @@ from accous import AdaptiveClassifier
 from accous.cli import main
 from accous.exceptions import DataError
 from accous.model.order import Order, OrderKind
-from accous.table.checks import find_order, remarks_on_repeats, remarks_on_span
+from accous.table.checks import find_order, put_in_order, remarks_on_repeats, remarks_on_span
 from accous.table.columns import Choices
 from accous.table.fit import ReferenceTable, hold_out_rows, read_reference
 from accous.table.readers import open_table
@@ -224,6 +224,11 @@ LATE = [*DAYS[:10], DAYS[12], DAYS[10], DAYS[11], *DAYS[13:]]
 def test_which_date_column_gives_the_order(columns, choices, expected):
     found = find_order(table(**columns), Choices(**choices), is_ordered=None)
     assert found == (None if expected is None else Order(OrderKind.COLUMN, column=expected))
+
+
+def test_lists_are_no_times():
+    with pytest.raises(DataError, match="Column 'when' holds no time"):
+        put_in_order(table(when=[["a"]] * N_DAYS), Order(OrderKind.TIMES, column="when"))
 
 
 def test_times_of_a_single_day_are_no_order_and_fit_says_so():

@@ -162,7 +162,7 @@ def _times(column: pl.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     if form is not None:
         times, is_bad = to_times(column, form)
         return _as_floats(times.dt.epoch("us")), is_bad
-    if column.dtype.is_temporal():
+    if column.dtype.is_temporal() or column.dtype.is_nested():
         return np.full(len(column), np.nan), np.zeros(len(column), dtype=bool)
     values, is_bad = to_numbers(column)
     if is_bad.sum() > (1.0 - _SHARE_OF_KIND) * len(values):
