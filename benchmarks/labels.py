@@ -1,10 +1,11 @@
-"""What a hundred labels in a thousand rows are worth: a model that learns from them against refits by hand.
+"""What labels are worth: a model that learns from them against refits by hand.
 
-``python -m benchmarks.labels`` fits on the first 1,000 and 2,500 rows of every real stream of ``ACCOUS_DATA``, steps
-through the rest in order of time, and gives the model random labels of each thousand rows, at once or 2,000 rows
-later. It prints the error on all rows of the stream beside (a) the same model without labels, (b) boosted trees
-refitted by hand on the reference and the same labels, and (c) boosted trees on all labels of the last 2,000 rows.
-``--budgets 0 25 50 100 200 --delays 0 2000`` is the whole table, in about an hour.
+``python -m benchmarks.labels --play`` fits on the first 1,000 and 2,500 rows of every real stream of ``ACCOUS_DATA``,
+thinned to 6,000 rows, steps through the rest in order of time, and gives the model random labels of each thousand rows,
+at once or 2,000 rows later. It keeps the error on all rows of the stream beside (a) the same model without labels, (b)
+boosted trees refitted by hand on the reference and the same labels, and (c) boosted trees on all labels of the last
+2,000 rows, and how many rows intervals at 90 % and sets of classes held. Cases that are kept are not played again; all
+take hours, the most telling come first. Without ``--play`` it writes the table of ``docs/trust.md``.
 """
 
 from __future__ import annotations
@@ -12,21 +13,30 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from accous.exceptions import DataError
 from accous.model.pair import make_trees
 from accous.table.columns import Choices, ColumnEncoder, PlainColumns, places_of_categories
 from accous.table.model import TableModel
 from accous.threads import one_blas_thread
 from benchmarks.data import NUMBER_STREAMS, STREAMS, read_stream
+from benchmarks.pages import RESULTS, fill, keep, kept, markdown
 from benchmarks.predictors import make_model
 
-WINDOW, BATCH, FEWEST_LATER, LAST = 1_000, 100, 2_000, 2_000
+NAME = "labels"
+WINDOW, BATCH, FEWEST_LATER, LAST, MOST_ROWS, OUTSIDE = 1_000, 100, 2_000, 2_000, 6_000, 0.1
+CASES = [
+    (size, budget, delay)
+    for budget, delay in ((100, 0), (25, 0), (200, 0), (100, 2_000), (50, 0), (25, 2_000), (50, 2_000), (200, 2_000))
+    for size in (1_000, 2_500)
+]
+"""Reference, labels of a thousand rows, and rows until they come; the most telling first."""
 
 
 def refit(frame: pl.DataFrame, y: Any, later: pl.DataFrame, *, has_numbers: bool) -> Any:
@@ -49,7 +59,7 @@ def play(
     table = TableModel(model=model, encoder=encoder, label="y", settings={})
     random, pending, known = np.random.default_rng(7), [], np.zeros(0, dtype=np.int64)
     predicted: dict[str, list[Any]] = {"labels": [], "a": [], "b": [], "c": []}
-    seconds = 0.0
+    seconds, inside = 0.0, []
     for first in range(n, len(y), WINDOW):
         last = min(first + WINDOW, len(y))
         window = frame[first:last]
@@ -60,6 +70,7 @@ def play(
             lately = np.arange(max(0, first - LAST), first)
             predicted["c"].append(refit(frame[lately], y[lately], window, has_numbers=has_numbers))
         X = table.encoder.encode(window).X
+        inside.append(_inside(model, X, y[first:last], has_numbers=has_numbers))
         predicted["labels"].append(
             np.concatenate([model.step(X[row : row + BATCH]) for row in range(0, len(X), BATCH)])
         )
@@ -71,66 +82,103 @@ def play(
             start = time.process_time()
             table.observe(frame[rows], y[rows])
             seconds = max(seconds, time.process_time() - start)
+    rest = {"weight": 0.0 if model.state_.learning is None else model.state_.learning.weight, "seconds": seconds}
+    return _errors(predicted, y[n:], has_numbers=has_numbers) | rest | {"cover": _cover(inside)}
+
+
+def _errors(predicted: dict[str, list[Any]], y: Any, *, has_numbers: bool) -> dict[str, float]:
     found = {name: np.concatenate(parts) for name, parts in predicted.items() if parts}
-    errors = {name: np.abs(y[n:] - each) if has_numbers else y[n:] != each for name, each in found.items()}
-    weight = 0.0 if model.state_.learning is None else model.state_.learning.weight
-    return {name: float(each.mean()) for name, each in errors.items()} | {"weight": weight, "seconds": seconds}
+    return {name: float(np.mean(np.abs(y - each) if has_numbers else y != each)) for name, each in found.items()}
 
 
-def read_frame(name: str, most_rows: int) -> tuple[pl.DataFrame, Any]:
+def _cover(inside: list[Any]) -> float:
+    """Return the share inside of the windows after the first, in which no label is known."""
+    return float(np.nanmean(np.concatenate(inside[1:])))
+
+
+def _inside(model: Any, X: Any, y: Any, *, has_numbers: bool) -> Any:
+    """Return which true labels are inside the interval or the set; NaN where no interval is shown."""
+    if has_numbers:
+        try:
+            low, high = model.predict_interval(X, OUTSIDE).T
+        except DataError:
+            return np.full(len(y), np.nan)
+        return ((low <= y) & (y <= high)).astype(float)
+    sets, classes = model.predict_set(X, OUTSIDE), model.classes_
+    places = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    return (sets[np.arange(len(y)), places] & (classes[places] == y)).astype(float)
+
+
+def read_frame(name: str) -> tuple[pl.DataFrame, Any]:
     """Return rows with named columns, and labels."""
-    frame, y = read_stream(name, most_rows, as_numbers=name in NUMBER_STREAMS)
+    frame, y = read_stream(name, MOST_ROWS, as_numbers=name in NUMBER_STREAMS)
     if isinstance(frame, np.ndarray):
         frame = pl.DataFrame(frame, schema=[f"x{number}" for number in range(frame.shape[1])])
     return frame, y
 
 
-def play_stream(name: str, options: argparse.Namespace) -> Iterator[tuple[tuple[bool, int, int], tuple[float, float]]]:
-    """Print the rows of a stream; yield how far learning is above (a) and (b), with kind, budget and delay."""
-    (frame, y), has_numbers = read_frame(name, options.rows), name in NUMBER_STREAMS
-    sizes = [size for size in options.references if len(y) >= size + FEWEST_LATER and len(np.unique(y[:size])) > 1]
-    cases = [(budget, delay) for budget in options.budgets for delay in (options.delays if budget else [0])]
-    for size, (budget, delay) in product(sizes, cases):
-        given = {"has_numbers": has_numbers, "with_all": not options.without_c}
-        found = play((frame, y), size, budget, delay, **given)
-        unit = 1.0 if has_numbers else 100.0
-        shown = [f"{unit * found[each]:.4g}" if each in found else "" for each in ("a", "b", "c", "labels")]
-        rest = f"{found['weight']:.2f} | {found['seconds']:.1f}"
-        print(f"| {name} | {size:,} | {budget} | {delay:,} | {' | '.join(shown)} | {rest} |", flush=True)
-        of_a, of_b = (100.0 / found[each] if has_numbers else 100.0 for each in "ab")
-        yield (
-            (has_numbers, budget, delay),
-            (of_a * (found["labels"] - found["a"]), of_b * (found["labels"] - found["b"])),
-        )
+def play_all(streams: Sequence[str]) -> None:
+    """Play what is not kept yet."""
+    known = {_key(row) for row in _rows()}
+    for size, budget, delay in CASES:
+        for name in streams:
+            case = {"stream": name, "reference": size, "budget": budget, "delay": delay}
+            if _key(case) in known:
+                continue
+            (frame, y), has_numbers = read_frame(name), name in NUMBER_STREAMS
+            if len(y) < size + FEWEST_LATER or len(np.unique(y[:size])) < 2:
+                continue
+            with_all = (budget, delay) == (100, 0)
+            found = play((frame, y), size, budget, delay, has_numbers=has_numbers, with_all=with_all)
+            keep(NAME, [*_rows(), case | {each: round(value, 5) for each, value in found.items()}])
+            print(case, found, flush=True)
+
+
+def _rows() -> list[dict[str, Any]]:
+    return kept(NAME) if (RESULTS / f"{NAME}.json").exists() else []
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["stream"], row["reference"], row["budget"], row["delay"]
+
+
+def table() -> str:
+    """Return by how much learning differs from (a), (b) and (c), and what intervals and sets held."""
+    lines = []
+    for budget, delay, has_numbers in product((25, 50, 100, 200), (0, 2_000), (False, True)):
+        rows = [
+            row
+            for row in _rows()
+            if (row["budget"], row["delay"], row["stream"] in NUMBER_STREAMS) == (budget, delay, has_numbers)
+        ]
+        if not rows:
+            continue
+        what = "numbers, %" if has_numbers else "classes, points"
+        covers = [100.0 * row["cover"] for row in rows]
+        above = [_above(rows, other, has_numbers=has_numbers) for other in "abc"]
+        lines.append((what, budget, f"{delay:,}", len(rows), *above, f"{np.mean(covers):.0f} ({min(covers):.0f})"))
+    headings = ("predicted", "labels of 1,000", "delay", "runs", "(a) never", "(b) by hand", "(c) all labels")
+    return markdown((*headings, "inside, %"), lines)
+
+
+def _above(rows: list[dict[str, Any]], other: str, *, has_numbers: bool) -> str:
+    """Return the mean difference to another way, and the worst."""
+    found = [
+        (100.0 / row[other] if has_numbers else 100.0) * (row["labels"] - row[other]) for row in rows if other in row
+    ]
+    return f"{np.mean(found):+.1f} ({max(found):+.1f})" if found else "–"
 
 
 def main() -> None:
-    """Print the table and what it comes to."""
+    """Play if wanted, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--streams", nargs="*", default=list(STREAMS))
-    parser.add_argument("--references", nargs="*", type=int, default=[1_000, 2_500])
-    parser.add_argument("--budgets", nargs="*", type=int, default=[100])
-    parser.add_argument("--delays", nargs="*", type=int, default=[0])
-    parser.add_argument("--rows", type=int, default=8_000, help="rows of each stream, evenly thinned")
-    parser.add_argument("--without-c", action="store_true")
+    parser.add_argument("--play", nargs="*", choices=list(STREAMS), metavar="STREAM", help="play these streams, or all")
     options = parser.parse_args()
-    print(
-        "| stream | rows | labels of 1,000 | delay | (a) never | (b) by hand | (c) all labels | learning | weight | s |"
-    )
-    print("|---" * 10 + "|")
-    kinds: dict[tuple[bool, int, int], list[tuple[float, float]]] = {}
-    with warnings.catch_warnings(), one_blas_thread():
-        warnings.simplefilter("ignore")
-        for name in options.streams:
-            for case, above in play_stream(name, options):
-                kinds.setdefault(case, []).append(above)
-    for (has_numbers, budget, delay), rows in sorted(kinds.items()):
-        (mean_a, mean_b), (worst_a, worst_b) = np.mean(rows, axis=0), np.max(rows, axis=0)
-        what = "numbers, %" if has_numbers else "classes, points"
-        print(
-            f"\n{what}, {budget} labels, delay {delay:,}, {len(rows)} runs: against (a) mean {mean_a:+.2f}, worst "
-            f"{worst_a:+.2f}; against (b) mean {mean_b:+.2f}, worst {worst_b:+.2f}"
-        )
+    if options.play is not None:
+        with warnings.catch_warnings(), one_blas_thread():
+            warnings.simplefilter("ignore")
+            play_all(options.play or list(STREAMS))
+    fill("trust.md", {"labels": table()})
 
 
 if __name__ == "__main__":

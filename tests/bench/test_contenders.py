@@ -74,7 +74,7 @@ def relative() -> Iterator[Contender]:
     unregister("RuLSIF")
 
 
-@pytest.mark.parametrize("page", ["benchmark.md", "howto/own_contender.md"])
+@pytest.mark.parametrize("page", ["howto/own_contender.md"])
 def test_the_example_of_the_documentation_differs_from_a_built_in_contender_by_its_ratio_alone(page: str) -> None:
     (code,) = [block["code"] for block in FENCE.finditer((DOCS / page).read_text()) if "register(" in block["code"]]
     names: dict[str, Any] = {}

@@ -1,13 +1,22 @@
 """`accous ask` and `accous labels`: rows are chosen, labelled, measured and learned from, once each."""
 
 import json
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import accous
 from accous.cli import main
+from accous.table.labels import LabelJob
+from accous.table.options import LabelsOptions
+from accous.table.store import STORE_NAME
+from tests.cli.processes import files_of, rows_of_store
 
 
 def make_table(n_rows, kinds, sign, seed):
@@ -37,8 +46,6 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def model(folder, tmp_path, monkeypatch):
     """A copy of the folder to work in."""
-    import shutil
-
     shutil.copytree(folder, tmp_path / "work")
     monkeypatch.chdir(tmp_path / "work")
     return "model"
@@ -80,7 +87,7 @@ def test_labels_are_measured_then_learned_and_can_be_taken_back(model, capsys):
     capsys.readouterr()
     assert main(["labels", "model", name, "--key", "id", "--json", "--quiet"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["counted"], found["learned"]["n_labels"]) == (200, 200)
+    assert (found["counted"], found["learning"]["labels"]) == (200, 200)
     learned = error_of_predictions()
     assert learned < before - 0.1
     table_model = accous.load("model")
@@ -129,3 +136,89 @@ def test_a_budget_draws_a_share_and_rows_are_predicted_first(folder, model):
 )
 def test_what_cannot_be_asked_is_refused(model, options):
     assert main(["ask", "model", "stream.csv", "-o", "x.csv", *options]) == 2
+
+
+def test_the_key_is_that_of_the_run(model, capsys):
+    assert main(["ask", "model", "stream.csv", "-n", "5", "-o", "x.csv", "--key", "kind"]) == 1
+    assert "named by the column 'id'" in capsys.readouterr().err
+    name = fill(ask("-n", "5", "--key", "id"))
+    assert main(["labels", "model", name, "--key", "kind"]) == 1
+    assert "--key id" in capsys.readouterr().err
+    pl.read_csv(name).rename({"id": "number"}).write_csv("renamed.csv")
+    assert main(["labels", "model", "renamed.csv", "--key", "number", "--quiet"]) == 0
+
+
+def give(folder, rows, labels):
+    """Give labels of some rows of the stream, by key."""
+    pl.DataFrame({"id": rows, "label": labels}).write_csv(folder / "given.csv")
+    job = LabelJob(LabelsOptions(model=folder / "model", labels=str(folder / "given.csv"), key="id"))
+    job.run()
+    return job
+
+
+def test_a_file_taken_back_leaves_no_trace_and_labels_do_not_become_younger(folder, model):
+    truth = pl.read_csv("truth.csv")
+    here, keys, labels = Path(), truth["id"].to_list(), truth["label"].to_list()
+    give(here, keys[:100], labels[:100])
+    stream = pl.read_csv("stream.csv").with_columns(pl.col("id") + 10_000)
+    stream[:300].write_csv("more.csv")
+    assert main(["adapt", "model", "more.csv", "-o", "more_out.csv", "--key", "id", "--new", "--quiet"]) == 0
+    give(here, keys[100:200], labels[100:200])
+    before = accous.load("model")
+    assert before.model.state_.labelled.arrived.tolist() == [600] * 100 + [900] * 100
+    give(here, keys[150:300], ["yes"] * 150)
+    with_wrong = rows_of_store(Path("model"))
+    shutil.copy(f"model/{STORE_NAME}", "ahead.sqlite")
+    assert main(["labels", "model", "--undo", "--quiet"]) == 0
+    after, rest = accous.load("model"), pl.read_csv("stream.csv")
+    assert after.model.state_.labelled.arrived.tolist() == [600] * 100 + [900] * 100
+    assert after.predict(rest).equals(before.predict(rest))
+    assert after.learned_ == before.learned_
+    # Killed after the model was saved and before the store was: the next command takes the file back there too.
+    files, rows = files_of(Path("model")), rows_of_store(Path("model"))
+    shutil.copy("ahead.sqlite", f"model/{STORE_NAME}")
+    assert rows_of_store(Path("model")) == with_wrong
+    assert main(["labels", "model", "given.csv", "--key", "id", "--quiet"]) == 0
+    assert main(["labels", "model", "--undo", "--quiet"]) == 0
+    assert rows_of_store(Path("model")) == rows
+    assert files_of(Path("model")).keys() == files.keys()
+    assert accous.load("model").predict(rest).equals(before.predict(rest))
+
+
+STEPS = st.one_of(
+    st.tuples(st.lists(st.integers(0, 99), min_size=1, max_size=60), st.sampled_from(["yes", "no", "maybe"])),
+    st.just("undo"),
+)
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.lists(STEPS, min_size=1, max_size=4))
+def test_whatever_comes_each_row_has_its_last_label_once(folder, steps):
+    """Any order, repeated rows, corrections, a new class, rows that nobody predicted, and files taken back."""
+    keys = pl.read_csv(folder / "stream.csv")["id"].to_list()
+    files: list[dict[int, str]] = []
+    with TemporaryDirectory() as place:
+        here = Path(place)
+        shutil.copytree(folder / "model", here / "model")
+        for step in steps:
+            if step == "undo":
+                if files:
+                    LabelJob(LabelsOptions(model=here / "model", undo=True)).undo()
+                    files.pop()
+                continue
+            rows, label = step
+            expected: dict[int, str] = {}
+            for file in files:
+                expected |= file
+            new = {keys[row]: label for row in rows}
+            give(here, [*(keys[row] for row in rows), 777], [*[label] * len(rows), "no"])
+            if any(expected.get(key) != each for key, each in new.items()):
+                files.append(new)
+        expected = {}
+        for file in files:
+            expected |= file
+        found = accous.load(here / "model").model.state_
+        labels = {row[1]: row[11] for row in rows_of_store(here / "model") if row[11] is not None}
+        assert labels == {str(key): label for key, label in expected.items()}
+        assert (0 if found.labelled is None else len(found.labelled)) == len(expected)
+        assert (0 if found.learning is None else len(found.learning.kept)) in (0, len(expected))

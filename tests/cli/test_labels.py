@@ -65,7 +65,7 @@ def test_ids_and_lines_join_in_any_order_whatever_the_stream_is(stream, by, caps
         found = run_json(capsys, write(renamed), *options)
     assert (found["counted"], found["unmatched"]) == (N_ROWS, 0)
     assert n_labelled() == N_ROWS
-    assert model().model.state_.labelled.truths.tolist() == (labels()["label"] == "yes").cast(int).to_list()
+    assert model().model.state_.labelled.y.tolist() == (labels()["label"] == "yes").cast(int).to_list()
 
 
 def test_labels_that_nothing_names_are_refused_with_a_hint(capsys):

@@ -70,6 +70,27 @@ SEVERAL = [
 CASES = [(name, 2) for name in [*TWO, "f1_macro", "f1:0", "recall_macro"]] + [(name, 3) for name in SEVERAL]
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
+@pytest.mark.parametrize(
+    "name", ["error", "balanced_error", "f1_macro", "recall_macro", "precision_macro", "f1:1", "roc_auc:1"]
+)
+def test_a_class_that_cannot_be_predicted_is_an_error_by_every_metric(name):
+    y, known = rows_of(0, 2)
+    y[10:25] = 2
+    rows = ClassRows(known.predicted, known.probabilities, one_hot(y, 3))
+    assert read_metric(name, range(2)).value(rows) == pytest.approx(of_sklearn(name, y, rows), abs=1e-12)
+
+
+def test_a_class_that_cannot_be_predicted_costs_most():
+    y, known = rows_of(0, 2)
+    rows = ClassRows(known.predicted, known.probabilities, one_hot(np.full_like(y, -1), 3))
+    assert read_metric("cost", range(2), costs=COSTS[:2, :2]).value(rows) == COSTS[:2, :2].max()
+    assert read_metric("log_loss", range(2)).value(rows) > 30.0
+    assert read_metric("brier", range(2)).value(rows) == pytest.approx(
+        0.5 * (1.0 + np.square(known.probabilities).sum(axis=1)).mean()
+    )
+
+
 @pytest.mark.parametrize(("name", "n_classes"), CASES)
 @pytest.mark.parametrize("ties", [False, True])
 def test_labelled_rows_give_what_scikit_learn_gives(name, n_classes, ties):

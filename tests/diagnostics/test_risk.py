@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from accous.core.regression import leave_one_out_predictions, make_ridge_problem, solve_ridge
-from accous.diagnostics.conformal import conformal_intervals, conformal_sets
+from accous.diagnostics.conformal import conformal_limits, with_feedback
 from accous.diagnostics.evidence import Look, Residuals, measure_evidence
 from accous.diagnostics.losses import SQUARED, LossScale, loss_difference, loss_interval, weighted_loss
 from accous.streams import ConstantShift, GaussianRegressionStream
@@ -186,6 +186,17 @@ def slow_limit(scores, weights, row_weight, alpha):
     return np.inf
 
 
+def conformal_sets(scores, weights, row_scores, row_weights, alpha):
+    """Every class whose score is at most the row's limit."""
+    return row_scores <= conformal_limits(scores, weights, row_weights, alpha)[:, None]
+
+
+def conformal_intervals(residuals, weights, predicted, row_weights, alpha):
+    """Prediction plus and minus the limit."""
+    half_widths = conformal_limits(np.abs(residuals), weights, row_weights, alpha)
+    return predicted - half_widths, predicted + half_widths
+
+
 @given(scores_of, weights_of, st.floats(0.0, 20.0), st.floats(0.01, 0.99))
 def test_sets_equal_the_slow_version(scores, weights, row_weight, alpha):
     row_scores = np.linspace(0.0, 1.0, 11)[None]
@@ -249,3 +260,18 @@ def coverage(alpha, *, is_weighted=True, n_seeds=25):
 def test_with_the_true_ratio_90_percent_intervals_cover_88_to_92_percent_and_without_it_they_do_not(alpha):
     assert 0.88 <= coverage(alpha) <= 0.92
     assert alpha > 0.0 or coverage(0.0, is_weighted=False) < 0.85
+
+
+@pytest.mark.parametrize("size", [1, 30, 100])
+def test_labels_bring_the_share_outside_to_the_target(size):
+    rng = np.random.default_rng(3)
+    reference, late, arrived, is_inside = np.abs(rng.normal(size=500)), np.zeros(0), np.zeros(0, dtype=np.int64), []
+    for batch in range(3_000 // size):
+        now = 10 * size * batch
+        scores, weights, level = with_feedback(reference, np.ones(500), late, arrived, now, 0.1)
+        limit = conformal_limits(scores, weights, np.zeros(1), level)[0]
+        new = np.abs(rng.normal(size=size)) * (1.0 + now / 5_000)  # ever wider than the reference
+        is_inside += (new <= limit).tolist()
+        late, arrived = np.append(late, new), np.append(arrived, np.full(size, now + 10 * size))
+    assert abs(np.mean(is_inside[500:]) - 0.9) < 0.02
+    assert np.mean(new <= np.quantile(reference, 0.9)) < 0.7

@@ -304,7 +304,7 @@ def test_every_number_comes_back_to_its_place(adapter, state):
         assert np.array_equal(read("<f8", n_learners), part[0, :n_learners])
     assert np.array_equal(read("<f8", *stack.predictors[0].shape), stack.predictors[0])
     assert np.array_equal(read("<f8", len(waiting[0]), shape.n_features + 3)[:, :-3], waiting[0].X)
-    assert np.array_equal(read("<f4", shape.n_singles), stack.singles[0])
+    assert np.array_equal(read("<f4", shape.layout.length), stack.singles[0])
     for part in (stack.coefs, stack.triangles):
         assert np.array_equal(read("<f4", n_learners, part.shape[2]), part[0, :n_learners])
     assert np.array_equal(read("<f4", n_slots, shape.slot_width), stack.slots[0, :n_slots])

@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from accous import AdaptiveClassifier, OnlineDensityRatio
-from accous.core import many_keys as rounds
+from accous.core import round as rounds
+from accous.core.ensemble import project_marked
 from accous.keyed import KeyedAdapter, fleet
 from accous.report.page import render_fleet
 from tests.keyed.conftest import drifting, labelled
@@ -60,7 +61,7 @@ def test_single_precision_hardly_matters_if_every_round_refits(n_classes):
 )
 def test_other_settings_of_the_ratio(ratio, monkeypatch):
     # A look of the classifier's pool ends early when the ratio moves; that of a key takes 16 rounds (docs/keyed.md).
-    monkeypatch.setattr("accous.core.pool.LEAST_ROWS", 10**9)
+    monkeypatch.setattr("accous.core.round.LEAST_ROWS", 10**9)
     parameters = {"ratio": OnlineDensityRatio(**ratio), "refit": "always"}
     adapter, state, model, theirs, ours, _ = follow(parameters, n_rounds=40)
     # Tiny ridges make the first steps depend on the last digits of A.
@@ -76,8 +77,8 @@ def test_a_point_that_the_kernel_cannot_project_is_projected_all_the_same(adapte
     stack.coefs[0, 0] = 100.0
     rows, columns = np.tril_indices(shared.shape.n_coefs)
     stack.triangles[0, 0] = np.where(rows == columns, 10.0 ** np.minimum(2 * rows, 30), 0.0)
-    shared.rounds._project(stack, 0)
     radius = shared.ratio.radius_
+    project_marked(1, stack.coefs[0], stack.triangles[0], radius)
     assert np.linalg.norm(stack.coefs[0, 0]) == pytest.approx(radius, rel=1e-5)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.metrics import balanced_accuracy_score, f1_score, recall_score, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -284,6 +284,26 @@ def test_a_new_class_counts_as_an_error(model):
     X, _ = draw(3, 500)
     model.adapt(X).observe(X, np.full(500, 7), learn=False)
     assert model.performance().value > 0.99
+
+
+def test_labels_are_measured_with_the_probabilities_of_the_time(model):
+    X, y = draw(5, 500)
+    then = np.random.default_rng(0).dirichlet((1.0, 1.0), size=500)
+    model.adapt(X).observe(X, y, predicted=then, learn=False)
+    assert model.performance().value == pytest.approx((then.argmax(axis=1) != y).mean())
+    assert model.performance("roc_auc").value == pytest.approx(roc_auc_score(y, then[:, 1]))
+    with pytest.raises(DataError, match=r"probabilities of shape \(500, 2\)"):
+        model.observe(X, y, predicted=np.full((500, 3), 0.3))
+
+
+def test_a_new_class_counts_as_one_more_class_in_averages(model):
+    X, y = draw(5, 500)
+    y = np.where(np.arange(500) < 100, 7, y)
+    predicted = model.adapt(X).predict(X)
+    model.observe(X, y, learn=False)
+    assert model.performance("f1_macro").value == pytest.approx(f1_score(y, predicted, average="macro"))
+    assert model.performance("recall_macro").value == pytest.approx(recall_score(y, predicted, average="macro"))
+    assert model.performance("balanced_error").value == pytest.approx(1.0 - balanced_accuracy_score(y, predicted))
 
 
 def test_a_new_class_that_was_predicted_is_right_and_another_is_wrong(model):

@@ -280,7 +280,7 @@ def test_the_page_claims_nothing_while_it_loads_and_nothing_of_rows_that_have_no
         view = server.client.get("/page/view").json()
         state, metrics = server.client.get("/v1/state").json(), server.client.get("/metrics").text
     at_fit = state["at_fit"]
-    assert (state["state"], state["reasons"]) == (None, [])
+    assert (state["state"], [each["code"] for each in state["reasons"]]) == (None, ["no_rows"])
     assert "accous_state{" not in metrics
     assert '<div id="shown" hidden>' in loading
     assert not re.search("healthy|degraded|uncertain|%", loading)

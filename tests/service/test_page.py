@@ -54,7 +54,7 @@ def test_the_page_follows_drift_and_a_restart(forks, numbers, tmp_path, page):
         page.wait_for_rounds(130)
         page.wait_for(lambda: page.run("return document.querySelectorAll('#changes tbody tr').length") >= 1, "a change")
         assert "x0" in page.text("#changes")
-        assert page.run("return document.querySelectorAll('#chart-performance line.event').length") >= 1
+        assert page.run("return document.querySelectorAll('#chart-performance line.mark').length") >= 1
         assert page.run("return document.querySelector('#moved tbody td').textContent") == "x0"
         page.wait_for(lambda: "rounds a second" in page.text("#tiles"), "the throughput")
         shoot(page, "drift")

@@ -15,7 +15,7 @@ from accous.service.bodies import (
     Limits,
     decode_rows,
     require_arrow_size,
-    require_csv_size,
+    require_csv,
     require_json_size,
     unpack,
 )
@@ -115,14 +115,13 @@ def test_texts_that_go_on_in_the_next_block_do_not_count(monkeypatch, text):
 
 
 def test_csv_is_measured_by_its_lines_outside_of_texts():
-    require_csv_size(b"a,b\n" + b"1,2\n" * 20, LIMITS)
-    require_csv_size(b"a,b\n" + b"1,2\n" * 19 + b"1,2", LIMITS)
-    require_csv_size(b'"a,a,a,a,a,a,a,a,a,a,a,a",b\n' + b'"1\n\n""\n",2\n' * 20, LIMITS)
-    assert code_of(require_csv_size, b"a,b\n" + b"1,2\n" * 21, LIMITS) == "too_many_rows"
-    assert code_of(require_csv_size, b"a,b\n" + b"\n" * 21, LIMITS) == "too_many_rows"
-    assert code_of(require_csv_size, b"," * 10 + b"\n", LIMITS) == "too_many_columns"
-    short = b",".join([b"a"] * 1_000) + b"\n" + b"1\n" * 2_000
-    assert code_of(require_csv_size, short, Limits()) == "too_large"
+    require_csv(b"a,b\n" + b"1,2\n" * 20, LIMITS)
+    require_csv(b"a,b\n" + b"1,2\n" * 19 + b"1,2", LIMITS)
+    require_csv(b'"a,a,a,a,a,a,a,a,a,a,a,a",b\n' + b'"1\n\n""\n",2\n' * 20, LIMITS)
+    assert code_of(require_csv, b"a,b\n" + b"1,2\n" * 21, LIMITS) == "too_many_rows"
+    assert code_of(require_csv, b"a\n" + b"\n" * 21, LIMITS) == "too_many_rows"
+    assert code_of(require_csv, b"a,b,c,d,e,f,g,h,i,j,k\n", LIMITS) == "too_many_columns"
+    assert code_of(require_csv, b"a\n" + b"," * 2_000_000, Limits()) == "too_many_rows"
 
 
 def test_packed_bodies_are_unpacked_up_to_the_limit():
@@ -162,7 +161,7 @@ def test_bombs_take_no_memory(forks, model, numbers):
         for path, kind, body in bombs:
             for content, packed in ((body, {}), (gzip.compress(body, 1), {"content-encoding": "gzip"})):
                 answer = server.client.post(path, content=content, headers={"content-type": kind} | packed)
-                assert answer.status_code == 413, (path, kind, answer.text)
+                assert answer.status_code in (400, 413), (path, kind, answer.text)
         answer = server.client.post("/v1/step", content=arrow(zeros, "zstd"), headers={"content-type": STREAM})
         assert (answer.status_code, answer.json()["error"]["code"]) == (415, "unsupported_encoding")
         body = gzip.compress(bytes(100 << 20), 1)

@@ -4,7 +4,6 @@ import contextlib
 import json
 import signal
 import socket
-import threading
 
 import pytest
 
@@ -122,29 +121,6 @@ def test_a_refusal_that_closes(server):
         file = raw.makefile("rb")
         status, headers, _ = read_answer(file)
         assert (status, headers["connection"], file.read()) == (421, "close", b"")
-
-
-def test_a_batch_that_waits_too_long_is_given_back(forks, numbers, tmp_path):
-    """One batch is with the learner, which is held; the next ones are not learned from, with a key or without."""
-    rows, answers = numbers.rows[:1], []
-    with held(forks, numbers.copy(tmp_path / "model"), "queue_seconds=0.2") as (client, process):
-
-        def step(**headers: str):
-            return client.post(
-                "/v1/step", content=body_of(rows), headers={"content-type": "application/json"} | headers
-            )
-
-        learning = threading.Thread(target=lambda: answers.append(step()))
-        learning.start()
-        wait_for(lambda: "accous_log_sync_seconds_count 1.0" in client.get("/metrics").text, "batch in the log")
-        for headers in ({}, {"idempotency-key": "a"}):
-            refused = step(**headers)
-            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "too_slow")
-            assert refused.headers["retry-after"] == "5"
-        process.send_signal(signal.SIGUSR1)
-        learning.join()
-        assert answers[0].json()["round"] == 1
-        assert step(**{"idempotency-key": "a"}).json()["round"] == 2
 
 
 def test_bodies_that_arrive_at_the_same_time_are_bounded_together(forks, numbers, tmp_path):

@@ -70,13 +70,9 @@ def report(
     """
     from accous_bench.tables import write_report
 
-    written = write_report(inputs or _default_folders(), output, has_figures=figures)
-    if not quiet:
-        failed = f", {written.n_failed} of them failed" if written.n_failed else ""
-        typer.echo(f"Report on {written.n_done + written.n_failed} runs{failed}:")
-        for path in written.files:
-            if path.suffix != ".png":
-                typer.echo(f"  {path}")
+    for path in write_report(inputs or _default_folders(), output, has_figures=figures):
+        if not quiet and path.suffix != ".png":
+            typer.echo(path)
     return 0
 
 

@@ -529,11 +529,19 @@ def make_contender(name: str, random_state: Any = 0, horizon: int = 10_000) -> A
 
 
 def register(contender: Contender) -> None:
-    """Add your own contender; raise a ParameterError if the name is taken."""
+    """Add your own contender; raise a ParameterError if the name is taken, or what it makes is no contender."""
     if not isinstance(contender, Contender):
         raise ParameterError(f"register takes a Contender(name, make), got {contender!r}.")
     if contender.name in _CONTENDERS:
         raise ParameterError(f"A contender {contender.name!r} already exists: choose another name.")
+    arguments = "seed, n_rounds" if contender.takes_horizon else "seed"
+    try:
+        model = contender(0)
+    except TypeError as error:
+        raise ParameterError(f"{contender.name!r} is called as make({arguments}), which failed: {error}.") from error
+    needed = ("fit", "adapt_to" if contender.is_told_ratio else "adapt", "predict")
+    if missing := [name for name in needed if not callable(getattr(model, name, None))]:
+        raise ParameterError(f"{contender.name!r} makes a {type(model).__name__} without {' and '.join(missing)}.")
     _CONTENDERS[contender.name] = contender
 
 

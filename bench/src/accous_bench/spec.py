@@ -132,14 +132,8 @@ class Spec:
             If an entry is not in the grid.
         """
         for key, entries in chosen.items():
-            missing = [entry for entry in entries if entry not in getattr(self, key)]
-            if missing:
-                has = [str(entry) for entry in getattr(self, key)]
-                meant = did_you_mean(str(missing[0]), has) if isinstance(missing[0], str) else ""
-                what = key.removesuffix("s").replace("_", " ")
-                raise ParameterError(
-                    f"The spec {self.name} has no {what} {missing[0]!r}{meant}, only {', '.join(has)}."
-                )
+            for entry in entries:
+                _require_known(f"The spec {self.name}", entry, getattr(self, key))
         parts: dict[str, Any] = {key: tuple(entries) for key, entries in chosen.items()}
         return replace(self, **parts)
 
@@ -192,10 +186,11 @@ def find_spec(name: str) -> Path:
     )
 
 
-def _require_known(key: str, name: str, known: Sequence[str]) -> None:
+def _require_known(what: str, name: object, known: Sequence[object]) -> None:
     if name not in known:
-        has = ", ".join(known) or "none"
-        raise ParameterError(f"{key} has {name!r}{did_you_mean(name, known)}; known are: {has}.")
+        names = [str(each) for each in known]
+        meant = did_you_mean(str(name), names)
+        raise ParameterError(f"{what} has no {name!r}{meant}; it knows {', '.join(names) or 'none'}.")
 
 
 def read_spec(path: Path) -> Spec:
@@ -243,6 +238,8 @@ def _load_beside(path: Path, name: str) -> None:
         raise ParameterError(f"plugins: there is no file {name!r} next to the spec.")
     try:
         load_plugin(file)
+    except AccousError as error:
+        raise ParameterError(f"plugins: {name}: {error}") from error
     except Exception as error:
         raise ParameterError(f"plugins: {name} cannot be loaded ({type(error).__name__}: {error}).") from error
 

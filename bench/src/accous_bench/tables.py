@@ -53,7 +53,7 @@ from accous_bench.statistics import (
 )
 
 __all__ = [
-    "Report", "Table", "cell_table", "difference_table", "error_table", "read_inputs",
+    "Table", "cell_table", "difference_table", "error_table", "read_inputs",
     "regret_table", "report_tables", "risk_table", "wins_table", "write_pages", "write_report",
 ]  # fmt: skip
 
@@ -360,15 +360,6 @@ def report_tables(aggregates: Aggregates) -> list[Table]:
 # --- a report, and the tables of a page ---
 
 
-@dataclass(frozen=True)
-class Report:
-    """The result of writing a report: its files, and the number of runs behind it."""
-
-    files: list[Path]
-    n_done: int
-    n_failed: int
-
-
 def read_inputs(paths: Sequence[Path]) -> Aggregates:
     """Read folders of rows and files of aggregates, and combine them.
 
@@ -397,8 +388,8 @@ def read_inputs(paths: Sequence[Path]) -> Aggregates:
     return aggregates
 
 
-def write_report(paths: Sequence[Path], output: Path, *, has_figures: bool = True) -> Report:
-    """Write ``report.md``, ``tables/*.csv``, ``figures/*`` and ``aggregates.json`` into a folder.
+def write_report(paths: Sequence[Path], output: Path, *, has_figures: bool = True) -> list[Path]:
+    """Write ``report.md``, ``tables/*.csv``, ``figures/*`` and ``aggregates.json`` into a folder; return the files.
 
     Parameters
     ----------
@@ -428,8 +419,7 @@ def write_report(paths: Sequence[Path], output: Path, *, has_figures: bool = Tru
         files += [output / "figures" / f"{figure.name}{suffix}" for suffix in (".svg", ".png")]
         files[-2].write_text(figure.svg, encoding="utf-8")
         files[-1].write_bytes(figure.png)
-    n_done = sum(outcome.is_done for outcome in aggregates.outcomes)
-    return Report(files, n_done, len(aggregates.outcomes) - n_done)
+    return files
 
 
 def _origin(aggregates: Aggregates) -> dict[str, str]:

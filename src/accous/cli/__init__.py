@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from accous.cli import adapt, backtest, demo, fit, labels, predict, report, serve, spark, status
+from accous.cli import adapt, backtest, demo, fit, labels, report, serve, spark, status
 from accous.cli.options import command
 from accous.exceptions import AccousError, MissingExtraError, ParameterError
 from accous.table.options import (
@@ -35,7 +35,7 @@ COMMANDS: dict[Callable[..., int], str] = {
     command(BacktestOptions, backtest.backtest): backtest.EXAMPLES,
     command(FitOptions, fit.fit): fit.EXAMPLES,
     command(AdaptOptions, adapt.adapt): adapt.EXAMPLES,
-    command(PredictOptions, predict.predict): predict.EXAMPLES,
+    command(PredictOptions, adapt.predict): adapt.PREDICT_EXAMPLES,
     status.status: status.EXAMPLES,
     command(AskOptions, labels.ask): labels.ASK_EXAMPLES,
     command(LabelsOptions, labels.labels): labels.EXAMPLES,

@@ -20,12 +20,14 @@ Function = Callable[..., Any]
 
 # Array types: float64, C order, by number of dimensions; input arrays are read-only.
 IN1, IN2, IN3 = (types.Array(float64, n, "C", readonly=True) for n in (1, 2, 3))
-OUT1, OUT2, OUT3 = (types.Array(float64, n, "C") for n in (1, 2, 3))
-# For many keys: places of keys or rows, counts, and arrays in single precision, which may be parts of larger ones.
+OUT1, OUT2, OUT3, OUT4 = (types.Array(float64, n, "C") for n in (1, 2, 3, 4))
+# For many models: places of models or rows, counts, and arrays in single precision.
 KEYS = types.Array(int64, 1, "C", readonly=True)
 COUNTS = types.Array(int64, 1, "C")
-SINGLE2, SINGLE3 = (types.Array(float32, n, "A") for n in (2, 3))
+SINGLE2, SINGLE3 = (types.Array(float32, n, "C") for n in (2, 3))
 SingleArray = NDArray[np.float32]
+AnyFloats = NDArray[Any]
+"""Of a kernel that is compiled twice, for one model in double precision and for many keys in single precision."""
 
 # error_model="numpy": a division that may raise cannot be vectorised. Every function may contract a product and a sum
 # into one instruction. Only functions marked as such may reorder sums, and the order is fixed at compile time: the same

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.kernels_learners import play_learners, restart_learners
+from accous.core.kernels_learners import play_learners
 from accous.core.kernels_rows import (
     BLOCK,
     covary_scores,
@@ -21,7 +21,7 @@ from accous.core.kernels_rows import (
     sum_gradients,
     to_blocks,
 )
-from accous.core.learners import Arrays, DiagonalStack, NewtonStack, WideStack, project_onto_ball
+from accous.core.learners import DiagonalStack, NewtonStack, WideStack, project_onto_ball
 from accous.core.losses import Logistic, Loss
 
 # --- The geometric cover: which intervals are active, which start, how many there are (Appendix, eq. for C)
@@ -463,17 +463,6 @@ class PaperRounds:
         # The lengths that start are the shortest. Except for a new length, they also end at the same time.
         n_ended = n_starting - (len(lengths) - len(state.learners))
         start = _starting_point(self.settings, state, n_ended)
-        if n_ended == n_starting:
-            return self._restart(state, n_starting, start, lengths)
-        return self._replace(state, n_ended, n_starting, start, lengths)
-
-    def _restart(self, state: EnsembleState, n_starting: int, start: FloatArray, lengths: IntArray) -> EnsembleState:
-        """Replace the learners whose intervals end; the lengths stay the same."""
-        return self._replace(state, n_starting, n_starting, start, lengths)
-
-    def _replace(
-        self, state: EnsembleState, n_ended: int, n_starting: int, start: FloatArray, lengths: IntArray
-    ) -> EnsembleState:
         learners = state.learners.since(n_ended).after(self._start_learners(n_starting, start))
         fresh = self._meta_learner.start(n_starting, self._n_intervals(state.n_rounds + 1))
         meta = state.meta.since(n_ended).after(fresh)
@@ -522,8 +511,86 @@ def _starting_point(settings: EnsembleSettings, state: EnsembleState, n_ended: i
 #     state
 
 
-_MANY_ROWS = 32
+MANY_ROWS = 32
+"""From so many rows on, those of a batch are summed in blocks."""
 _THREADED_COLUMNS = 64
+_MOST_BITS = 64
+_FIRST = np.zeros(1, dtype=np.int64)
+
+
+class LearnerKernel:
+    """Plays the learners of models in one compiled loop: what it needs beside their arrays.
+
+    Parameters
+    ----------
+    settings : EnsembleSettings
+    """
+
+    def __init__(self, settings: EnsembleSettings) -> None:
+        self._radius = settings.radius
+        # ln K, by the number of binary digits of the round.
+        self.log_counts = np.array(
+            [log_intervals(bits, settings.horizon, settings.min_interval) for bits in range(_MOST_BITS)]
+        )
+        self._numbers = (
+            settings.radius,
+            settings.margin_bound,
+            settings.has_running_range,
+            SMALLEST_RELATIVE_RANGE * settings.margin_bound,
+            self.log_counts,
+            settings.ridge,
+            settings.min_interval,
+            settings.start == "ensemble",
+            settings.start == "handover",
+            settings.neutral,
+        )
+
+    def play(
+        self, kernel: Any, active: IntArray, gradients: FloatArray, arrays: tuple[Any, ...], step_sizes: FloatArray
+    ) -> None:
+        """Make the steps of the learners of the active models, and open the next round, in place.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            ``play_learners`` in the precision of the arrays.
+        active : array of shape (n_active,)
+        gradients : array of shape (n_active, most_learners + 1, d)
+        arrays : tuple of arrays
+            Rounds, learners and largest margin of each model; thetas, matrices, roots and triangles of its learners;
+            their potentials and squares; and the ensemble's theta. Each may be larger than what is in use.
+        step_sizes : array of shape (n_active,)
+        """
+        d, most = arrays[-1].shape[1], arrays[3].shape[1]
+        room, marks = (
+            (np.empty((d + 3, d)), np.empty((d, d)), np.empty(d), np.empty(most)),
+            np.zeros(len(arrays[0]), np.int64),
+        )
+        kernel(active, gradients, *arrays, step_sizes, *self._numbers, False, *room, marks)
+        if not marks.any():
+            return
+        marked = np.flatnonzero(marks)
+        for model in marked.tolist():
+            coefs, matrices, _, triangles = arrays[3:7]
+            of_model = (triangles if matrices is None else matrices)[model]
+            project_marked(int(marks[model]), coefs[model], of_model, self._radius)
+        marks[:] = 0
+        kernel(marked, gradients, *arrays, step_sizes, *self._numbers, True, *room, marks)
+
+
+def project_marked(marks: int, coefs: Any, matrices: Any, radius: float) -> None:
+    """Bring learners back into the ball whose matrix is too badly conditioned for the compiled projection."""
+    d = coefs.shape[1]
+    for learner in (i for i in range(marks.bit_length()) if marks >> i & 1):
+        matrix = np.empty((1, d, d))
+        if matrices.ndim == 2:
+            rows, columns = np.tril_indices(d)
+            matrix[0, rows, columns] = matrix[0, columns, rows] = matrices[learner]
+        else:
+            matrix[0] = matrices[learner]
+        # A state that somebody else wrote may hold a matrix that is not positive; its theta is then no number.
+        with np.errstate(all="ignore"):
+            coefs[learner] = project_onto_ball(coefs[learner].astype(np.float64)[None], matrix, radius)[0][0]
 
 
 class CompiledRounds(PaperRounds):
@@ -536,59 +603,56 @@ class CompiledRounds(PaperRounds):
         start_learners: Callable[[int, FloatArray], LearnerStack],
     ) -> None:
         super().__init__(settings, reference, start_learners)
-        # From 64 columns on, only the step of the learners is compiled; numpy computes margins and weights.
-        self._is_one_loop = reference.is_free_of_blas
+        self._kernel = LearnerKernel(settings)
 
     def run(self, state: EnsembleState, batch: FloatArray, step_size: float) -> EnsembleState:
         """See ``PaperRounds``."""
-        if not self._is_one_loop or len(state.lengths) == 0:
+        if len(state.lengths) == 0:
             return super().run(state, batch, step_size)
-        gradients = self.reference.gradients(state.learners.coefs, state.coef, batch)
-        moved = self._move(state, gradients, step_size)
-        # No interval starts or ends in between.
-        return moved if (moved.n_rounds + 1) % self.settings.min_interval else self._open_round(moved)
+        gradients = self._gradients(state, batch)
+        arrays = learner_arrays(state, self.settings.min_interval)
+        self._kernel.play(play_learners, _FIRST, gradients[None], arrays, np.array([step_size]))
+        return state_of_arrays(arrays, 0, self.settings)
 
-    def _move(self, state: EnsembleState, gradients: FloatArray, step_size: float) -> EnsembleState:
-        """Compute the same as the plain version, in one compiled loop."""
-        if not self._is_one_loop:
-            return super()._move(state, gradients, step_size)
-        settings, learners, meta = self.settings, state.learners, state.meta
-        assert isinstance(learners, CompiledStack)
-        assert isinstance(meta, MetaState)
-        new_learners, new_meta, weights, coef, largest_margin = _play_learners(
-            state.coef,
-            gradients,
-            (learners.coefs, learners.matrices, learners.inverse_roots),
-            (meta.log_potentials, meta.rates, meta.squares),
-            step_size=step_size,
-            radius=settings.radius,
-            margin_bound=settings.margin_bound,
-            has_running_range=settings.has_running_range,
-            smallest_range=SMALLEST_RELATIVE_RANGE * settings.margin_bound,
-            largest_margin=state.largest_margin,
-            log_count=log_intervals((state.n_rounds + 1).bit_length(), settings.horizon, settings.min_interval),
-        )
-        return EnsembleState(
-            n_rounds=state.n_rounds + 1,
-            coef=coef,
-            lengths=state.lengths,
-            weights=weights,
-            learners=CompiledStack(*new_learners),
-            meta=MetaState(*new_meta),
-            largest_margin=largest_margin,
-        )
+    def open_first(self, state: EnsembleState) -> EnsembleState:
+        """Return the state before the first round with the learners of that round: an interval of length 1, or none."""
+        return self._open_round(state)
 
-    def _restart(self, state: EnsembleState, n_starting: int, start: FloatArray, lengths: IntArray) -> EnsembleState:
-        """Compute the same as the plain version, in place."""
-        assert isinstance(state.learners, CompiledStack)
-        assert isinstance(state.meta, MetaState)
-        # Writes into the state: this very round made it, and nobody has seen it yet. The plain version, which copies,
-        # makes a round that restarts learners 1.8 times as slow (12 features, 1,000 reference rows).
-        arrays = (*state.learners.arrays, *state.meta.arrays, state.weights, state.coef)
-        n_bits = (state.n_rounds + 1).bit_length()
-        log_count = log_intervals(n_bits, self.settings.horizon, self.settings.min_interval)
-        restart_learners(n_starting, start, self.settings.ridge, log_count, *arrays)
-        return state
+
+def learner_arrays(state: EnsembleState, min_interval: int) -> tuple[Any, ...]:
+    """Return a state as arrays of one model, with room for the learners of the next round."""
+    learners, meta = state.learners, state.meta
+    assert isinstance(learners, NewtonStack)
+    assert isinstance(meta, MetaState)
+    n, d = learners.coefs.shape
+    most = max(n, len(active_lengths(state.n_rounds + 2, min_interval)))
+    parts = (*learners.arrays, meta.log_potentials, meta.squares)
+    shapes = (most, d), (most, d, d), (most, d, d), (most,), (most,)
+    copies = [np.zeros((1, *shape)) for shape in shapes]
+    for copied, part in zip(copies, parts, strict=True):
+        copied[0, :n] = part
+    numbers = np.array([float(state.n_rounds)]), np.array([n]), np.array([state.largest_margin])
+    return (*numbers, *copies[:3], None, *copies[3:], state.coef[None].copy())
+
+
+def state_of_arrays(arrays: tuple[Any, ...], model: int, settings: EnsembleSettings) -> EnsembleState:
+    """Return a model as the state of an ensemble, of views."""
+    counts, stack, others = arrays[:3], arrays[3:6], arrays[7:]
+    n_rounds, n, margin = (each[model].item() for each in counts)
+    n_rounds, (coefs, matrices, roots) = int(n_rounds), (each[model] for each in stack)
+    log_potentials, squares, coef = (each[model] for each in others)
+    log_count = log_intervals((n_rounds + 1).bit_length(), settings.horizon, settings.min_interval)
+    rates = np.minimum(0.5, np.sqrt(log_count / (1.0 + squares[:n])))
+    meta = MetaState(log_potentials[:n], rates, squares[:n])
+    return EnsembleState(
+        n_rounds=n_rounds,
+        coef=coef,
+        lengths=active_lengths(n_rounds + 1, settings.min_interval),
+        weights=ADAPT_ML_PROD.weights(meta) if n else np.empty(0),
+        learners=CompiledStack(coefs[:n], matrices[:n], roots[:n]),
+        meta=meta,
+        largest_margin=margin,
+    )
 
 
 @dataclass(frozen=True)
@@ -616,7 +680,7 @@ class NarrowReference:
         """See ``Reference``."""
         n_reference, n_batch = self.features.shape[0], batch.shape[0]
         # With a small reference, sum the batch in the same way: if both are equal, so are their terms.
-        has_few = n_batch < _MANY_ROWS <= n_reference
+        has_few = n_batch < MANY_ROWS <= n_reference
         rows = np.ascontiguousarray(batch if has_few else batch[:0])
         gradients, sums = np.empty((2, coefs.shape[0] + 1, coefs.shape[1]))
         room = np.empty((max(2, self.blocks.shape[0]), BLOCK))
@@ -667,97 +731,27 @@ class CompiledStack(NewtonStack):
 
     def step(self, gradients: FloatArray, step_size: float, radius: float) -> Self:
         """Make one Newton step of learners that no meta-learner looks at; see ``NewtonStack.step``."""
-        n_learners, n_columns = self.coefs.shape
-        ones, nothing = np.ones(n_learners), np.zeros((1, n_columns))
-        new_arrays, *_ = _play_learners(
-            nothing[0],
-            np.concatenate((gradients, nothing)),
-            (self.coefs, self.matrices, self.inverse_roots),
-            (ones, ones, ones),
-            step_size=step_size,
+        n, d = self.coefs.shape
+        settings = EnsembleSettings(
+            loss=Logistic(),
+            neutral=np.zeros(d),
             radius=radius,
             margin_bound=np.inf,
             has_running_range=False,
-            smallest_range=0.0,
-            largest_margin=0.0,
-            log_count=1.0,
+            ridge=1.0,
+            min_interval=1 << 40,  # none starts
+            horizon=None,
+            start="zero",
         )
-        return type(self)(*new_arrays)
-
-
-def _play_learners(
-    coef: FloatArray,
-    gradients: FloatArray,
-    stack: Arrays,
-    meta: Arrays,
-    *,
-    step_size: float,
-    radius: float,
-    margin_bound: float,
-    has_running_range: bool,
-    smallest_range: float,
-    largest_margin: float,
-    log_count: float,
-) -> tuple[Arrays, Arrays, FloatArray, FloatArray, float]:
-    """Play one round of all learners.
-
-    Parameters
-    ----------
-    coef : array of shape (d,)
-        The ensemble's theta.
-    gradients : array of shape (n_learners + 1, d)
-        Each learner's and, after them, the ensemble's.
-    stack : tuple of arrays
-        As in ``NewtonStack``.
-    meta : tuple of arrays
-        As in ``MetaState``.
-    step_size, radius, margin_bound, has_running_range : numbers
-        As in ``EnsembleSettings``.
-    smallest_range : float
-        A running range below this one is rounding: margins count as zero.
-    largest_margin : float
-        So far.
-    log_count : float
-        ln K.
-
-    Returns
-    -------
-    stack, meta : tuples of arrays
-    weights : array of shape (n_learners,)
-    coef : array of shape (d,)
-        The ensemble's theta after the step.
-    largest_margin : float
-    """
-    n_learners, n_columns = stack[0].shape
-    shape = stack[1].shape
-    new_stack = np.empty((n_learners, n_columns)), np.empty(shape), np.empty(shape)
-    new_meta = np.empty(n_learners), np.empty(n_learners), np.empty(n_learners)
-    weights, new_coef = np.empty(n_learners), np.empty(n_columns)
-    marks, largest_margin = play_learners(
-        coef,
-        gradients,
-        *stack,
-        *meta,
-        step_size,
-        radius,
-        margin_bound,
-        has_running_range,
-        smallest_range,
-        largest_margin,
-        log_count,
-        np.empty((n_columns + 3, n_columns)),
-        *new_stack,
-        *new_meta,
-        weights,
-        new_coef,
-    )
-    if marks == 0:
-        return new_stack, new_meta, weights, new_coef, largest_margin
-    # Badly conditioned matrices need the eigendecomposition.
-    indices = [i for i in range(n_learners) if marks >> i & 1]
-    coefs, matrices, _ = new_stack
-    coefs[indices], _ = project_onto_ball(coefs[indices], matrices[indices], radius)
-    return new_stack, new_meta, weights, weights @ coefs, largest_margin
+        stack = tuple(each[None].copy() for each in self.arrays)
+        numbers, meta = (
+            (np.zeros(1), np.array([n]), np.zeros(1)),
+            (np.zeros((1, n)), np.zeros((1, n)), np.zeros((1, d))),
+        )
+        arrays = (*numbers, *stack, None, *meta)
+        of_all = np.concatenate((gradients, np.zeros((1, d))))[None]
+        LearnerKernel(settings).play(play_learners, _FIRST, of_all, arrays, np.array([step_size]))
+        return type(self)(*(each[0] for each in stack))
 
 
 # --- Decides which code handles a given number of columns; no other module makes this decision

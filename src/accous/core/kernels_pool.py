@@ -16,8 +16,7 @@ from accous.core.compiled import (
     OUT1,
     OUT2,
     SINGLE2,
-    SINGLE3,
-    SingleArray,
+    AnyFloats,
     inlined,
     inlined_sums,
     kernel,
@@ -27,185 +26,22 @@ from accous.core.compiled import (
 
 
 _SMALLEST = 1e-300
-_FILTERS = (IN1, IN2, IN2, IN1)
-_NEW_FILTERS = (OUT1, OUT2, OUT2, OUT1)
 _RATES = (IN1, IN1, float64, float64, float64)
-_OF_KEYS = (SINGLE2, SINGLE3, SINGLE3, SINGLE2)
-_ROOM = (OUT2, OUT1, OUT1, OUT2, OUT2)
+_PLACES = types.Array(types.int64, 2, "C", readonly=True)
 
 
-@kernel(float64, IN1, IN2, IN2, IN1, IN1, IN2, IN1, *_FILTERS, *_RATES, OUT2, OUT1, *_NEW_FILTERS)
-def filter_batch(
-    ratios: FloatArray,
-    slot_ratios: FloatArray,
-    given: FloatArray,
-    cuts: FloatArray,
-    normalisers: FloatArray,
-    slot_shapes: FloatArray,
-    prior: FloatArray,
-    weights: FloatArray,
-    posteriors: FloatArray,
-    counts: FloatArray,
-    before: FloatArray,
-    switching: FloatArray,
-    decays: FloatArray,
-    floor: float,
-    filter_share: float,
-    prior_count: float,
-    likelihoods: FloatArray,
-    room: FloatArray,
-    new_weights: FloatArray,
-    new_posteriors: FloatArray,
-    new_counts: FloatArray,
-    proportions: FloatArray,
-) -> float:
-    """Update all filters by the likelihoods of a batch's rows, and mix their predictions for the next round.
-
-    Parameters
-    ----------
-    ratios : array of shape (n_batch,)
-        The ratio whose shapes are candidates.
-    slot_ratios : array of shape (n_slots, n_batch)
-        The ratios at the theta of each slot.
-    given : array of shape (n_given, n_batch)
-        The ratios of the candidates that are no shapes and no slots.
-    cuts, normalisers : arrays of shape (n_shapes,)
-        Where each shape is cut, and its mean over the reference.
-    slot_shapes : array of shape (n_slots, n_shapes)
-        What each slot multiplies the shapes of its ratio by.
-    prior : array of shape (n_candidates,)
-    weights, posteriors, counts, before : arrays
-        The filters before the batch: see `accous.core.pool.Filters`.
-    switching, decays : arrays
-        Rate of each filter of either kind.
-    floor, filter_share, prior_count : float
-        Constants of `accous.core.pool`.
-    likelihoods : array of shape (n_batch, n_candidates)
-        Workspace.
-    room : array of shape (n_candidates,)
-        Workspace.
-    new_weights, new_posteriors, new_counts, proportions : arrays
-        The filters after the batch, and the proportions of the candidates for the next round.
-
-    Returns
-    -------
-    float
-        Mean log likelihood of the rows under the proportions before the batch.
-    """
-    _score(ratios, slot_ratios, given, cuts, normalisers, slot_shapes, floor, likelihoods)
-    surprise = _surprise(likelihoods, before)
-    _filter(
-        likelihoods,
-        prior,
-        weights,
-        posteriors,
-        counts,
-        switching,
-        decays,
-        filter_share,
-        prior_count,
-        room,
-        new_weights,
-        new_posteriors,
-        new_counts,
-    )
-    _predict(prior, new_weights, new_posteriors, new_counts, prior_count, proportions)
-    return surprise
-
-
-@kernel(
-    *(float64, IN1, IN2, IN2, IN1, IN1, IN2),
-    *(IN1, *_FILTERS, IN1, *_FILTERS[:3]),
-    *(*_RATES, OUT2, OUT1, *_NEW_FILTERS, *_NEW_FILTERS),
-)
-def filter_batch_twice(
-    ratios: FloatArray,
-    slot_ratios: FloatArray,
-    given: FloatArray,
-    cuts: FloatArray,
-    normalisers: FloatArray,
-    slot_shapes: FloatArray,
-    prior: FloatArray,
-    weights: FloatArray,
-    posteriors: FloatArray,
-    counts: FloatArray,
-    before: FloatArray,
-    other_prior: FloatArray,
-    other_weights: FloatArray,
-    other_posteriors: FloatArray,
-    other_counts: FloatArray,
-    switching: FloatArray,
-    decays: FloatArray,
-    floor: float,
-    filter_share: float,
-    prior_count: float,
-    likelihoods: FloatArray,
-    room: FloatArray,
-    new_weights: FloatArray,
-    new_posteriors: FloatArray,
-    new_counts: FloatArray,
-    proportions: FloatArray,
-    other_new_weights: FloatArray,
-    other_new_posteriors: FloatArray,
-    other_new_counts: FloatArray,
-    other_proportions: FloatArray,
-) -> float:
-    """Update two sets of filters on the same candidates by one batch, whose likelihoods are computed once.
-
-    Parameters as in ``filter_batch``, those of the second set as ``other_...``; the mean log likelihood is under the
-    first.
-    """
-    _score(ratios, slot_ratios, given, cuts, normalisers, slot_shapes, floor, likelihoods)
-    surprise = _surprise(likelihoods, before)
-    _filter(
-        likelihoods,
-        prior,
-        weights,
-        posteriors,
-        counts,
-        switching,
-        decays,
-        filter_share,
-        prior_count,
-        room,
-        new_weights,
-        new_posteriors,
-        new_counts,
-    )
-    _predict(prior, new_weights, new_posteriors, new_counts, prior_count, proportions)
-    _filter(
-        likelihoods,
-        other_prior,
-        other_weights,
-        other_posteriors,
-        other_counts,
-        switching,
-        decays,
-        filter_share,
-        prior_count,
-        room,
-        other_new_weights,
-        other_new_posteriors,
-        other_new_counts,
-    )
-    _predict(other_prior, other_new_weights, other_new_posteriors, other_new_counts, prior_count, other_proportions)
-    return surprise
-
-
-@kernel(types.void, KEYS, KEYS, IN1, IN2, IN1, SINGLE2, IN3, IN2, *_OF_KEYS, *_RATES, *_ROOM, OUT1)
-def filter_batches_of_keys(
+def _filter_batches(
     active: IntArray,
     starts: IntArray,
     ratios: FloatArray,
     slot_ratios: FloatArray,
+    given: FloatArray,
     cuts: FloatArray,
-    normalisers: SingleArray,
     slot_shapes: FloatArray,
     priors: FloatArray,
-    weights: SingleArray,
-    posteriors: SingleArray,
-    counts: SingleArray,
-    proportions: SingleArray,
+    cautious_prior: FloatArray,
+    parts: AnyFloats,
+    places: IntArray,
     switching: FloatArray,
     decays: FloatArray,
     floor: float,
@@ -213,76 +49,73 @@ def filter_batches_of_keys(
     prior_count: float,
     likelihoods: FloatArray,
     room: FloatArray,
-    new_weights: FloatArray,
-    new_posteriors: FloatArray,
-    new_counts: FloatArray,
+    logs: FloatArray,
     log_likelihoods: FloatArray,
 ) -> None:
-    """Update the filters of each active key by its rows, in place and in single precision; see ``filter_batch``.
+    """Update the filters of each active model by its rows, and mix their predictions for the next round, in place.
 
     Parameters
     ----------
     active : array of shape (n_active,)
     starts : array of shape (n_active + 1,)
-        Where the rows of each active key begin.
-    ratios, slot_ratios : arrays of shape (n_rows,) and (n_slots, n_rows)
+        Where the rows of each active model begin.
+    ratios : array of shape (n_rows,)
+        The ratio whose shapes are candidates.
+    slot_ratios, given : arrays of shape (n_slots, n_rows) and (n_given, n_rows)
+        Ratios at the theta of each slot, and those of candidates that are no shapes and no slots.
     cuts : array of shape (n_shapes,)
-    normalisers : array of shape (n_keys, n_shapes)
-    slot_shapes : array of shape (n_keys, n_slots, n_shapes)
-    priors : array of shape (n_keys, n_candidates)
-        The candidates of these filters may be the first ones of all.
-    weights, posteriors, counts, proportions : arrays whose first axis is that of the keys
-    switching, decays, floor, filter_share, prior_count : arrays and numbers
-        As in ``filter_batch``.
-    likelihoods : array of shape (most_rows, n_shapes + n_slots)
-        Workspace, like the next four arrays, which are those of one key.
-    room, new_weights, new_posteriors, new_counts : arrays
-    log_likelihoods : array of shape (n_keys,)
+        Where each shape is cut.
+    slot_shapes : array of shape (n_models, n_slots, n_shapes)
+        What each slot multiplies the shapes of its ratio by.
+    priors : array of shape (n_models, n_candidates)
+    cautious_prior : array
+        Of a second set of filters, over the first candidates.
+    parts : array of shape (n_models, n_parts)
+        The filters, see `accous.core.pool.Filters`, and the means of the shapes over the reference.
+    places : array of shape (n_sets, 5)
+        For each set of filters, where its weights, posteriors, counts and proportions begin in a row of ``parts``, and
+        where the means do.
+    switching, decays : arrays
+        Rate of each filter of either kind.
+    floor, filter_share, prior_count : float
+        Constants of `accous.core.pool`.
+    likelihoods : array of shape (most_rows, n_candidates)
+        Workspace, like the next two arrays.
+    room, logs : arrays of shape (n_candidates,) and (n_filters,)
+    log_likelihoods : array of shape (n_models,)
         The batch's mean log likelihood under the proportions before it is added here.
     """
+    n_all = priors.shape[1]
     for a in range(active.shape[0]):
         key = active[a]
+        row, prior = parts[key], priors[key]
         some = likelihoods[: starts[a + 1] - starts[a]]
         _score(
             ratios[starts[a] : starts[a + 1]],
             slot_ratios[:, starts[a] : starts[a + 1]],
-            slot_ratios[:0, starts[a] : starts[a + 1]],  # no given candidates
+            given[:, starts[a] : starts[a + 1]],
             cuts,
-            normalisers[key],
+            row[places[0, 4] : places[0, 4] + cuts.shape[0]],
             slot_shapes[key],
             floor,
             some,
         )
-        log_likelihoods[key] += _surprise(some, proportions[key])
-        _filter(
-            some,
-            priors[key],
-            weights[key],
-            posteriors[key],
-            counts[key],
-            switching,
-            decays,
-            filter_share,
-            prior_count,
-            room,
-            new_weights,
-            new_posteriors,
-            new_counts,
-        )
-        for f in range(new_weights.shape[0]):
-            weights[key, f] = new_weights[f]
-        for c in range(priors.shape[1]):
-            for f in range(switching.shape[0]):
-                posteriors[key, f, c] = new_posteriors[f, c]
-            for f in range(decays.shape[0]):
-                counts[key, f, c] = new_counts[f, c]
-        _predict(priors[key], weights[key], posteriors[key], counts[key], prior_count, room)
-        for c in range(priors.shape[1]):
-            proportions[key, c] = room[c]
+        log_likelihoods[key] += _surprise(some, row[places[0, 3] : places[0, 3] + n_all])
+        for number in range(places.shape[0]):
+            _filter(some, prior, row, places[number], switching, decays, filter_share, prior_count, room, logs)
+            prior = cautious_prior
+
+
+filter_batches, filter_batches_of_keys = (
+    kernel(types.void, KEYS, KEYS, IN1, IN2, IN2, IN1, IN3, IN2, IN1, parts, _PLACES, *_RATES, OUT2, OUT1, OUT1, OUT1)(
+        _filter_batches
+    )
+    for parts in (OUT2, SINGLE2)
+)
 
 
 @inlined
-def _surprise(likelihoods: FloatArray, before: FloatArray) -> float:
+def _surprise(likelihoods: FloatArray, before: AnyFloats) -> float:
     """Return the mean log likelihood of the rows under proportions of the candidates."""
     surprise = 0.0
     for i in range(likelihoods.shape[0]):
@@ -297,55 +130,44 @@ def _surprise(likelihoods: FloatArray, before: FloatArray) -> float:
 def _filter(
     likelihoods: FloatArray,
     prior: FloatArray,
-    weights: FloatArray,
-    posteriors: FloatArray,
-    counts: FloatArray,
+    row: AnyFloats,
+    places: IntArray,
     switching: FloatArray,
     decays: FloatArray,
     filter_share: float,
     prior_count: float,
     room: FloatArray,
-    new_weights: FloatArray,
-    new_posteriors: FloatArray,
-    new_counts: FloatArray,
+    logs: FloatArray,
 ) -> None:
-    """Update every filter, and their weights."""
-    n_switching = switching.shape[0]
-    for f in range(n_switching):
-        gain = _switch(likelihoods, prior, posteriors[f], switching[f], new_posteriors[f])
-        new_weights[f] = math.log(max(weights[f], _SMALLEST)) + gain
-    for f in range(decays.shape[0]):
-        gain = _decay(likelihoods, prior, counts[f], decays[f], prior_count, room, new_counts[f])
-        new_weights[n_switching + f] = math.log(max(weights[n_switching + f], _SMALLEST)) + gain
-    _normalise(new_weights)
-    n_filters = new_weights.shape[0]
+    """Update every filter of a set and their weights, and mix their predictions."""
+    n_switching, n_filters, n_all = switching.shape[0], logs.shape[0], prior.shape[0]
+    weights = row[places[0] : places[0] + n_filters]
+    proportions = row[places[3] : places[3] + n_all]
     for f in range(n_filters):
-        new_weights[f] = (1.0 - filter_share) * new_weights[f] + filter_share / n_filters
-
-
-@inlined
-def _predict(
-    prior: FloatArray,
-    weights: FloatArray,
-    posteriors: FloatArray,
-    counts: FloatArray,
-    prior_count: float,
-    proportions: FloatArray,
-) -> None:
-    """Mix the predictions of the filters."""
-    n_switching = posteriors.shape[0]
-    for c in range(proportions.shape[0]):
-        proportions[c] = 0.0
+        if f < n_switching:
+            posterior = row[places[1] + f * n_all : places[1] + (f + 1) * n_all]
+            gain = _switch(likelihoods, prior, posterior, switching[f], room)
+        else:
+            start = places[2] + (f - n_switching) * n_all
+            gain = _decay(likelihoods, prior, row[start : start + n_all], decays[f - n_switching], prior_count, room)
+        logs[f] = math.log(max(weights[f], _SMALLEST)) + gain
+    _normalise(logs)
+    for f in range(n_filters):
+        weights[f] = (1.0 - filter_share) * logs[f] + filter_share / n_filters
+    for c in range(n_all):
+        room[c] = 0.0
     for f in range(n_switching):
-        for c in range(proportions.shape[0]):
-            proportions[c] += weights[f] * posteriors[f, c]
-    for f in range(counts.shape[0]):
-        total = 0.0
-        for c in range(proportions.shape[0]):
-            total += counts[f, c]
+        for c in range(n_all):
+            room[c] += weights[f] * row[places[1] + f * n_all + c]
+    for f in range(decays.shape[0]):
+        start, total = places[2] + f * n_all, 0.0
+        for c in range(n_all):
+            total += row[start + c]
         total += prior_count
-        for c in range(proportions.shape[0]):
-            proportions[c] += weights[n_switching + f] * (counts[f, c] + prior_count * prior[c]) / total
+        for c in range(n_all):
+            room[c] += weights[n_switching + f] * (row[start + c] + prior_count * prior[c]) / total
+    for c in range(n_all):
+        proportions[c] = room[c]
 
 
 @kernel(types.void, IN1, IN1, IN1, IN2, OUT1, OUT1)
@@ -418,61 +240,81 @@ def pool_rows(
         pooled[i] = min(max(1.0 + total, 0.0), max_ratio)
 
 
-@kernel(types.void, KEYS, IN2, IN1, SINGLE2, SINGLE2, IN1, IN3, OUT1, OUT1, OUT1, SINGLE2, OUT2)
-def pool_references_of_keys(
+def _pool_references(
     active: IntArray,
     ratios: FloatArray,
     cuts: FloatArray,
-    proportions: SingleArray,
-    cautious: SingleArray,
+    parts: AnyFloats,
+    places: IntArray,
+    n_cautious: int,
     holds: FloatArray,
     slots: FloatArray,
     means: FloatArray,
     shares: FloatArray,
     held: FloatArray,
-    normalisers: SingleArray,
     pooled: FloatArray,
 ) -> None:
-    """Write the pooled ratio in use of each active key to ``pooled``, and the means of its shapes to ``normalisers``.
+    """Write the pooled ratio in use of each active model to ``pooled``, and the means of its shapes to ``parts``.
 
     Parameters
     ----------
     active : array of shape (n_active,)
     ratios : array of shape (n_active, n_padded), at least as many columns as ``pooled``
     cuts : array of shape (n_shapes,)
-    proportions, cautious : arrays of shape (n_keys, n_candidates) and (n_keys, n_cautious)
-        Of all filters, and of the cautious ones, whose candidates are the first shapes.
-    holds : array of shape (n_keys,)
+    parts, places : arrays
+        As in ``filter_batches``.
+    n_cautious : int
+        Candidates of the second set of filters, the cautious ones.
+    holds : array of shape (n_models,)
         How far the cautious ones are in use.
-    slots : array of shape (n_keys, n_slots, n_reference)
+    slots : array of shape (n_models, n_slots, n_reference)
     means, shares, held : arrays of shape (n_shapes,), (n_shapes,) and (n_reference,)
         Workspace.
-    normalisers : array of shape (n_keys, n_shapes)
     pooled : array of shape (n_active, n_reference)
     """
     n_shapes = cuts.shape[0]
     for a in range(active.shape[0]):
         key = active[a]
-        row = ratios[a, : pooled.shape[1]]
-        mixed = pooled[a]
+        row, mixed = ratios[a, : pooled.shape[1]], pooled[a]
         _average_shapes(row, cuts, means)
         for j in range(n_shapes):
-            shares[j] = proportions[key, j]
+            shares[j] = parts[key, places[0, 3] + j]
+            parts[key, places[0, 4] + j] = means[j]
         _mix(row, cuts, shares, means, mixed)
         for k in range(slots.shape[1]):
-            share = np.float64(proportions[key, n_shapes + k])
+            share = np.float64(parts[key, places[0, 3] + n_shapes + k])
             if share > 0.0:
                 for i in range(mixed.shape[0]):
                     mixed[i] += share * (slots[key, k, i] - 1.0)
         hold = holds[key]
         if hold > 0.0:
             for j in range(n_shapes):
-                shares[j] = cautious[key, j] if j < cautious.shape[1] else 0.0
+                shares[j] = parts[key, places[1, 3] + j] if j < n_cautious else 0.0
             _mix(row, cuts, shares, means, held)
             for i in range(mixed.shape[0]):
                 mixed[i] = (1.0 - hold) * mixed[i] + hold * held[i]
-        for j in range(n_shapes):
-            normalisers[key, j] = means[j]
+
+
+pool_references, pool_references_of_keys = (
+    kernel(types.void, KEYS, IN2, IN1, parts, _PLACES, types.int64, IN1, IN3, OUT1, OUT1, OUT1, OUT2)(_pool_references)
+    for parts in (OUT2, SINGLE2)
+)
+
+
+@kernel(float64, IN1, IN1, float64, OUT1)
+def add_to_look(pooled: FloatArray, sums: FloatArray, n_rounds: float, new_sums: FloatArray) -> float:
+    """Write sums over some rounds with one more pooled ratio; return its total variation from the mean before."""
+    for i in range(pooled.shape[0]):
+        new_sums[i] = sums[i] + pooled[i]
+    return 0.5 * _mean_distance(pooled, sums, n_rounds)
+
+
+@inlined_sums
+def _mean_distance(values: FloatArray, sums: FloatArray, n_rounds: float) -> float:
+    total = 0.0
+    for i in range(values.shape[0]):
+        total += abs(values[i] - sums[i] / n_rounds)
+    return total / values.shape[0]
 
 
 @kernel(types.void, IN1, IN1, IN1, OUT1, OUT1)
@@ -594,58 +436,48 @@ def _score(
 
 
 @inlined
-def _switch(
-    likelihoods: FloatArray,
-    prior: FloatArray,
-    posterior: FloatArray,
-    rate: float,
-    new_posterior: FloatArray,
-) -> float:
+def _switch(likelihoods: FloatArray, prior: FloatArray, posterior: AnyFloats, rate: float, room: FloatArray) -> float:
     """Update one switching filter; return the log likelihood of the batch under its prediction."""
-    gain = 0.0
+    gain, n_all = 0.0, prior.shape[0]
     for i in range(likelihoods.shape[0]):
         total = 0.0
-        for c in range(prior.shape[0]):
+        for c in range(n_all):
             total += posterior[c] * likelihoods[i, c]
         gain += math.log(total)
-    for c in range(prior.shape[0]):
-        log = -math.inf
-        if posterior[c] > 0.0:
-            log = math.log(posterior[c])
-            for i in range(likelihoods.shape[0]):
-                log += math.log(likelihoods[i, c])
-        new_posterior[c] = log
-    _normalise(new_posterior)
-    for c in range(prior.shape[0]):
-        new_posterior[c] = (1.0 - rate) * new_posterior[c] + rate * prior[c]
+    for c in range(n_all):
+        room[c] = posterior[c]
+    for i in range(likelihoods.shape[0]):
+        # Brought to the sum 1 after each row, so that no product under- or overflows.
+        total = 0.0
+        for c in range(n_all):
+            room[c] *= likelihoods[i, c]
+            total += room[c]
+        for c in range(n_all):
+            room[c] /= total
+    for c in range(n_all):
+        posterior[c] = (1.0 - rate) * room[c] + rate * prior[c]
     return gain
 
 
 @inlined
 def _decay(
-    likelihoods: FloatArray,
-    prior: FloatArray,
-    counts: FloatArray,
-    decay: float,
-    prior_count: float,
-    shares: FloatArray,
-    new_counts: FloatArray,
+    likelihoods: FloatArray, prior: FloatArray, counts: AnyFloats, decay: float, prior_count: float, shares: FloatArray
 ) -> float:
     """Update one filter of decayed responsibilities; return the log likelihood of the batch under its prediction."""
-    total = prior_count
-    for c in range(prior.shape[0]):
+    total, n_all = prior_count, prior.shape[0]
+    for c in range(n_all):
         total += counts[c]
-    for c in range(prior.shape[0]):
+    for c in range(n_all):
         shares[c] = (counts[c] + prior_count * prior[c]) / total
-        new_counts[c] = decay * counts[c]
+        counts[c] = decay * counts[c]
     gain = 0.0
     for i in range(likelihoods.shape[0]):
         mixed = 0.0
-        for c in range(prior.shape[0]):
+        for c in range(n_all):
             mixed += shares[c] * likelihoods[i, c]
         gain += math.log(mixed)
-        for c in range(prior.shape[0]):
-            new_counts[c] += shares[c] * likelihoods[i, c] / mixed
+        for c in range(n_all):
+            counts[c] += shares[c] * likelihoods[i, c] / mixed
     return gain
 
 

@@ -16,9 +16,8 @@ from accous.core.compiled import (
     OUT1,
     OUT2,
     OUT3,
-    SINGLE2,
     SINGLE3,
-    SingleArray,
+    AnyFloats,
     inlined,
     inlined_exactly,
     inlined_sums,
@@ -46,7 +45,6 @@ _LEAST, _MOST = -708.0, 709.0
 _LARGEST_FULL_STEP = 1.0
 _LARGEST_MOVE = 0.25
 _SMALLEST_PIVOT = 1e-12
-_LEARNERS = (SINGLE3, KEYS, IN2)  # of many keys: thetas, how many there are, and the mean theta
 
 
 def to_blocks(rows: FloatArray) -> FloatArray:
@@ -265,76 +263,94 @@ def sum_gradients(
     _sum_gradients(blocks, rows, points.shape[0], block_factor, row_factor, points, scores, gradients)
 
 
-@kernel(types.void, KEYS, IN3, IN2, KEYS, *_LEARNERS, SINGLE3, SINGLE2, float64, float64, OUT2, OUT2, OUT3, OUT1, OUT2)
-def read_batches_of_keys(
+def _read_batches(
     active: IntArray,
     blocks: FloatArray,
+    batch_blocks: FloatArray,
     rows: FloatArray,
     starts: IntArray,
-    coefs: SingleArray,
+    coefs: AnyFloats,
     n_learners: IntArray,
     coef: FloatArray,
-    slot_coefs: SingleArray,
-    n_merged: SingleArray,
+    slots: AnyFloats,
     block_factor: float,
     max_ratio: float,
     points: FloatArray,
     scores: FloatArray,
+    sums: FloatArray,
     gradients: FloatArray,
     ratios: FloatArray,
     slot_ratios: FloatArray,
 ) -> None:
-    """Do the same for the learners of many keys, with the mean over a key's rows, and compute the ratios of its rows.
+    """Do the same for the learners of many models, with the mean over a model's rows, and compute ratios of its rows.
 
     Parameters
     ----------
     active : array of shape (n_active,)
-        The keys that play this round.
+        The models that run this round.
     blocks : array of shape (n_blocks, d, BLOCK)
-        Reference rows, which all keys share.
+        Reference rows, which all models share.
+    batch_blocks : array of shape (n_batch_blocks, d, BLOCK)
+        The rows of a single model as blocks of -x, if there are many of them; else no blocks.
     rows : array of shape (n_rows, d)
-        The rows of all active keys, one key after the other.
+        The rows of all active models, one model after the other.
     starts : array of shape (n_active + 1,)
-        Where the rows of each active key begin.
-    coefs : array of shape (n_keys, most_learners, d)
-    n_learners : array of shape (n_keys,)
-    coef : array of shape (n_keys, d)
-        The ensemble's theta of each key.
-    slot_coefs, n_merged : arrays of shape (n_keys, n_slots, d) and (n_keys, n_slots)
-        Theta of each slot, and zeros for free slots.
+        Where the rows of each active model begin.
+    coefs : array of shape (n_models, most_learners, d)
+    n_learners : array of shape (n_models,)
+    coef : array of shape (n_models, d)
+        The ensemble's theta of each model.
+    slots : array of shape (n_models, n_slots, slot_width)
+        Each begins with its theta; the last number but one is 0 in a free slot.
     block_factor, max_ratio : float
-    points : array of shape (most_learners + 1, d)
-        Workspace, like the next array.
-    scores : array of shape (n_blocks, BLOCK), but at least two rows
+    points, scores, sums : arrays
+        Workspace: (most_learners + 1, d), (n_blocks, BLOCK) with at least two rows, and as ``points``.
     gradients : array of shape (n_active, most_learners + 1, d)
-        In each key's part, the ensemble's gradient follows those of its learners.
+        In each model's part, the ensemble's gradient follows those of its learners.
     ratios : array of shape (n_rows,)
-        At the theta of the row's key.
+        At the theta of the row's model.
     slot_ratios : array of shape (n_slots, n_rows)
         At the thetas of its slots.
     """
+    n_columns, merged_at = rows.shape[1], slots.shape[2] - 2
     for a in range(active.shape[0]):
-        key = active[a]
+        key, first, last = active[a], starts[a], starts[a + 1]
         n_points = n_learners[key] + 1
         for k in range(n_points):
-            for j in range(points.shape[1]):
+            for j in range(n_columns):
                 points[k, j] = coefs[key, k, j] if k + 1 < n_points else coef[key, j]
-        row_factor = 0.5 / (starts[a + 1] - starts[a])
-        some = rows[starts[a] : starts[a + 1]]
-        _sum_gradients(blocks, some, n_points, block_factor, row_factor, points, scores, gradients[a])
-        for row in range(starts[a], starts[a + 1]):
+        row_factor = 0.5 / (last - first)
+        few = rows[first:last] if batch_blocks.shape[0] == 0 else rows[:0]
+        here, factor, target = blocks, block_factor, gradients[a]
+        for _ in range(2 if batch_blocks.shape[0] > 0 else 1):
+            _sum_gradients(here, few, n_points, factor, row_factor, points, scores, target)
+            here, factor, target = batch_blocks, -row_factor, sums
+        if batch_blocks.shape[0] > 0:
+            for k in range(n_points):
+                for j in range(n_columns):
+                    gradients[a, k, j] += sums[k, j]
+        for row in range(first, last):
             score = 0.0
-            for j in range(rows.shape[1]):
+            for j in range(n_columns):
                 score += rows[row, j] * coef[key, j]
             ratio = _exp(-score)
             ratios[row] = ratio if ratio < max_ratio else max_ratio
-            for slot in range(n_merged.shape[1]):
+            for slot in range(slots.shape[1]):
                 score = 0.0
-                if n_merged[key, slot] > 0.0:
-                    for j in range(rows.shape[1]):
-                        score += rows[row, j] * slot_coefs[key, slot, j]
+                if slots[key, slot, merged_at] > 0.0:
+                    for j in range(n_columns):
+                        score += rows[row, j] * slots[key, slot, j]
                 ratio = _exp(-score)
                 slot_ratios[slot, row] = ratio if ratio < max_ratio else max_ratio
+
+
+read_batches, read_batches_of_keys = (
+    kernel(
+        *(types.void, KEYS, IN3, IN3, IN2, KEYS, floats, KEYS, IN2, floats, float64, float64),
+        *(OUT2, OUT2, OUT2, OUT3, OUT1, OUT2),
+    )(_read_batches)
+    for floats in (OUT3, SINGLE3)
+)
 
 
 @inlined

@@ -1,8 +1,7 @@
-"""A round of many keys that share a reference: their states as arrays, and the rounds that they run together."""
+"""Keys that share a reference: their states as arrays, and the look back of their pools."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -11,19 +10,12 @@ import numpy as np
 
 from accous.arrays import FloatArray, IntArray
 from accous.core.compiled import SingleArray
-from accous.core.ensemble import SMALLEST_RELATIVE_RANGE, EnsembleSettings, NarrowReference, log_intervals
-from accous.core.kernels_learners import play_learners_of_keys
-from accous.core.kernels_pool import filter_batches_of_keys, mix_shapes, pool_reference, pool_references_of_keys
-from accous.core.kernels_rows import BLOCK, evaluate_ratios_of_keys, read_batches_of_keys
-from accous.core.learners import project_onto_ball
+from accous.core.ensemble import EnsembleSettings, NarrowReference
+from accous.core.kernels_pool import pool_reference
 from accous.core.pool import (
-    DECAYS,
-    FILTER_SHARE,
-    FLOOR,
     LONGEST_LOOK,
+    N_CAUTIOUS,
     N_SHAPES,
-    PRIOR_COUNT,
-    SWITCHING,
     UNCUT,
     Filters,
     LookSums,
@@ -33,19 +25,16 @@ from accous.core.pool import (
     cautious_prior,
     hold_for,
     prior_of,
-    shape_cuts,
     start_filters,
 )
+from accous.core.round import CompiledRound, Layout, RoundArrays
 
 # --- What the keys of one call keep between rounds, and what is computed from it: arrays whose first axis is
 #     the key
 
 
-N_CAUTIOUS = 3
-"""Candidates of the cautious filters: 1, the square root of the ratio, and the ratio."""
 N_EVENT_COLUMNS = 5
 NO_VISITS: IntArray = np.zeros((0, 3), dtype=np.int64)
-_N_FILTERS = len(SWITCHING) + len(DECAYS)
 
 
 class Number(IntEnum):
@@ -127,38 +116,20 @@ class KeyShape:
         return self.n_coefs + N_SHAPES + 2
 
     @cached_property
-    def single_parts(self) -> dict[str, tuple[int, tuple[int, ...]]]:
-        """Where each array in single precision starts in the row of a key, and its shape."""
-        n_switching, n_decays, n_all = len(SWITCHING), len(DECAYS), self.n_candidates
-        shapes: dict[str, tuple[int, ...]] = {
-            "filter_weights": (_N_FILTERS,),
-            "posteriors": (n_switching, n_all),
-            "counts": (n_decays, n_all),
-            "cautious_weights": (_N_FILTERS,),
-            "cautious_posteriors": (n_switching, N_CAUTIOUS),
-            "cautious_counts": (n_decays, N_CAUTIOUS),
-            "proportions": (n_all,),
-            "cautious_proportions": (N_CAUTIOUS,),
-            "means": (N_SHAPES,),
-            "look_coef": (self.n_coefs,),
-            "look_proportions": (n_all,),
-            "before_coef": (self.n_coefs,),
-            "before_proportions": (n_all,),
-            "watch_coef": (self.n_coefs,),
-            "settled_coef": (self.n_coefs,),
-            "column_parts": (self.n_features,),
-        }
-        parts, start = {}, 0
-        for name, shape in shapes.items():
-            parts[name] = start, shape
-            start += math.prod(shape)
-        return parts
-
-    @cached_property
-    def n_singles(self) -> int:
-        """Length of the row of a key in single precision."""
-        start, shape = list(self.single_parts.values())[-1]
-        return start + math.prod(shape)
+    def layout(self) -> Layout:
+        """Where each part in single precision lies in the row of a key."""
+        d, n_all = self.n_coefs, self.n_candidates
+        return Layout(
+            d,
+            self.n_slots,
+            {
+                "before_coef": (d,),
+                "before_proportions": (n_all,),
+                "watch_coef": (d,),
+                "settled_coef": (d,),
+                "column_parts": (self.n_features,),
+            },
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +144,7 @@ class KeyStack:
     coef : array of shape (n_keys, d)
         The ensemble's theta.
     singles : array of shape (n_keys, n_singles)
-        See ``KeyShape.single_parts``; ``part`` returns one of them.
+        See ``KeyShape.layout``; ``parts`` has each of them.
     coefs, triangles : arrays of shape (n_keys, most_learners, ...)
         Theta of each learner, and the lower triangle of its A.
     log_potentials, squares : arrays of shape (n_keys, most_learners)
@@ -231,11 +202,31 @@ class KeyStack:
     @cached_property
     def parts(self) -> dict[str, SingleArray]:
         """The arrays in single precision, (n_keys, ...); writing into one changes the stack."""
-        found = {}
-        for name, (start, shape) in self.shape.single_parts.items():
-            of_keys = self.singles[:, start : start + math.prod(shape)]
-            found[name] = of_keys.reshape(len(of_keys), *shape)
-        return found
+        return {name: self.shape.layout.of(name, self.singles) for name in self.shape.layout.parts}
+
+    @cached_property
+    def arrays(self) -> RoundArrays:
+        """What a round reads and writes."""
+        numbers = self.numbers
+        return RoundArrays(
+            n_rounds=numbers[Number.N_ROUNDS],
+            largest_margins=numbers[Number.LARGEST_MARGIN],
+            log_likelihoods=numbers[Number.LOG_LIKELIHOOD],
+            n_learners=self.n_learners,
+            coefs=self.coefs,
+            matrices=None,
+            roots=None,
+            triangles=self.triangles,
+            log_potentials=self.log_potentials,
+            squares=self.squares,
+            coef=self.coef,
+            parts=self.singles,
+            slots=self.slots,
+            priors=self.priors,
+            holds=self.holds,
+            factors=self.factors,
+            slot_ratios=self.slot_ratios,
+        )
 
     @cached_property
     def filters(self) -> tuple[tuple[SingleArray, ...], tuple[SingleArray, ...]]:
@@ -264,6 +255,12 @@ class KeyStack:
         """Decayed share of the pool that each slot has had."""
         return self.slots[:, :, -1]
 
+    def note_round(self, active: IntArray) -> None:
+        """Add the thetas and proportions after a round to the sums of the look."""
+        places = self.places(active)
+        self.parts["look_coef"][places] += self.coef[places].astype(np.float32)
+        self.parts["look_proportions"][places] += self.parts["proportions"][places]
+
     def clear(self) -> None:
         """Forget all keys. What every state brings along, and what only learners and slots in use have, stays."""
         self.numbers[:] = 0.0
@@ -283,7 +280,7 @@ def make_stack(shape: KeyShape, n_keys: int, most_learners: int) -> KeyStack:
         shape=shape,
         numbers=np.zeros((N_NUMBERS, n_keys)),
         coef=np.zeros((n_keys, d)),
-        singles=np.zeros((n_keys, shape.n_singles), dtype=np.float32),
+        singles=np.zeros((n_keys, shape.layout.length), dtype=np.float32),
         coefs=np.zeros((n_keys, most_learners, d), dtype=np.float32),
         triangles=np.zeros((n_keys, most_learners, shape.n_triangle), dtype=np.float32),
         log_potentials=np.zeros((n_keys, most_learners)),
@@ -304,17 +301,14 @@ def make_stack(shape: KeyShape, n_keys: int, most_learners: int) -> KeyStack:
     )
 
 
-# --- One round of many keys that share a reference: filters, learners, ratios and the pooled ratio of each key
+# --- The rounds of keys: those of `accous.core.round`, and what is computed before the first one
 
 
-_RATES = (SWITCHING, DECAYS, FLOOR, FILTER_SHARE, PRIOR_COUNT)
-_MOST_BITS = 64
 _MOST_KNOWN_SLOTS = 256
-_OUTSIDE = 1.0 + 1e-6  # times the radius: beyond the rounding of a point on the surface
 
 
-class KeyRounds:
-    """Plays the rounds of keys that share a reference.
+class KeyRounds(CompiledRound):
+    """Runs the rounds of keys that share a reference.
 
     Parameters
     ----------
@@ -335,27 +329,14 @@ class KeyRounds:
         max_ratio: float,
         shape: KeyShape,
     ) -> None:
-        self._settings, self._shape = settings, shape
-        self._gradient_reference, self._reference = gradient_reference, reference
-        self.cuts = shape_cuts(max_ratio)
-        # ln K, by the number of binary digits of the round.
-        self._log_counts = np.array(
-            [log_intervals(bits, settings.horizon, settings.min_interval) for bits in range(_MOST_BITS)]
+        super().__init__(
+            settings, gradient_reference, reference, max_ratio, shape.layout, shape.n_slots, is_single=True
         )
+        self._shape = shape
         self._priors: dict[tuple[bool, ...], FloatArray] = {}
         # Slots change every 16 rounds at most: a process that sees a key again soon need not compute them again.
         self._known_slots: dict[bytes, tuple[FloatArray, FloatArray]] = {}
         self._free_prior = prior_of(np.zeros(shape.n_slots, dtype=np.bool_))
-        self._cautious_priors = np.tile(cautious_prior(0)[:N_CAUTIOUS], (1, 1))
-        # Workspace of single kernels: whoever calls one writes there first, so that threads may share it.
-        d, n_filters = shape.n_coefs, len(SWITCHING) + len(DECAYS)
-        self._room = settings.neutral, np.empty((d + 3, d)), np.empty((1, d, d)), np.empty((1, d))
-        self._scores = np.empty((max(2, gradient_reference.blocks.shape[0]), BLOCK))
-        self._pool_room = np.empty(N_SHAPES), np.empty(N_SHAPES), np.empty(shape.n_reference)
-        self._filter_room = {
-            n: (np.empty(n), np.empty(n_filters), np.empty((len(SWITCHING), n)), np.empty((len(DECAYS), n)))
-            for n in (shape.n_candidates, N_CAUTIOUS)
-        }
 
     def start(self, stack: KeyStack, keys: IntArray) -> None:
         """Write the state before the first round for some keys of a stack of zeros."""
@@ -370,15 +351,15 @@ class KeyRounds:
         # The mean ratio before the first look is 1.
         stack.parts["before_proportions"][keys, 0] = 1.0
         for name in ("before_coef", "watch_coef", "settled_coef"):
-            stack.parts[name][keys] = self._settings.neutral
-        stack.coef[keys] = self._settings.neutral
-        if self._settings.min_interval == 1:
+            stack.parts[name][keys] = self.settings.neutral
+        stack.coef[keys] = self.settings.neutral
+        if self.settings.min_interval == 1:
             # Only an interval of length 1 starts in round 1.
             rows, columns = np.tril_indices(self._shape.n_coefs)
             stack.n_learners[keys] = 1
-            stack.coefs[keys, 0] = self._settings.neutral
-            stack.triangles[keys, 0] = np.where(rows == columns, self._settings.ridge, 0.0)
-            stack.log_potentials[keys, 0] = -self._log_counts[1]
+            stack.coefs[keys, 0] = self.settings.neutral
+            stack.triangles[keys, 0] = np.where(rows == columns, self.settings.ridge, 0.0)
+            stack.log_potentials[keys, 0] = -self.log_counts[1]
 
     def restore(self, stack: KeyStack, keys_with_slots: list[int]) -> None:
         """Compute what is not kept from what is."""
@@ -399,179 +380,11 @@ class KeyRounds:
             content = stack.slots[key, slot, :-2].tobytes()
             known = self._known_slots.get(content)
             if known is None:
-                known = self._ratios_of_slot(stack.slots[key, slot, :-2].astype(np.float64))
+                known = self.ratios_of_slot(stack.slots[key, slot, :-2].astype(np.float64))
                 if len(self._known_slots) >= _MOST_KNOWN_SLOTS:
                     self._known_slots.clear()
                 self._known_slots[content] = known
             stack.slot_ratios[key, slot], stack.factors[key, slot] = known
-
-    def _ratios_of_slot(self, slot: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return a slot's ratios of the reference, and what it multiplies the shapes by."""
-        coef, shares = slot[: self._shape.n_coefs], slot[self._shape.n_coefs :]
-        ratios, means = self._ratios_at(np.zeros(1, dtype=np.int64), coef[None]), np.empty(N_SHAPES)
-        mixed = np.empty(self._shape.n_reference)
-        mix_shapes(ratios[0, : len(mixed)], self.cuts, np.ascontiguousarray(shares), means, mixed)
-        return mixed, shares / means
-
-    def run(
-        self, stack: KeyStack, active: IntArray, batch: FloatArray, starts: IntArray, step_sizes: FloatArray
-    ) -> FloatArray:
-        """Play a round of each active key, in place, and return the ratios of the reference at the new thetas.
-
-        Parameters
-        ----------
-        stack : KeyStack
-        active : array of shape (n_active,)
-        batch : array of shape (n_rows, d)
-            Features of all rows, one key after the other.
-        starts : array of shape (n_active + 1,)
-            Where the rows of each key begin; each has at least one.
-        step_sizes : array of shape (n_active,)
-
-        Returns
-        -------
-        array of shape (n_active, n_padded)
-        """
-        n_slots, most = self._shape.n_slots, stack.coefs.shape[1]
-        reference = self._gradient_reference
-        gradients = np.empty((len(active), most + 1, self._shape.n_coefs))
-        ratios, slot_ratios = np.empty(len(batch)), np.empty((n_slots, len(batch)))
-        read_batches_of_keys(
-            active,
-            reference.blocks,
-            batch,
-            starts,
-            stack.coefs,
-            stack.n_learners,
-            stack.coef,
-            stack.slot_coefs,
-            stack.n_merged,
-            -0.5 / len(reference.features),
-            UNCUT,
-            np.empty((most + 1, self._shape.n_coefs)),
-            self._scores,
-            gradients,
-            ratios,
-            slot_ratios,
-        )
-        self._judge(stack, active, starts, ratios, slot_ratios)
-        self._learn(stack, active, gradients, step_sizes)
-        places = stack.places(active)
-        stack.parts["look_coef"][places] += stack.coef[places].astype(np.float32)
-        stack.parts["look_proportions"][places] += stack.filters[0][-1][places]
-        return self.ratios(stack, active)
-
-    def ratios(self, stack: KeyStack, active: IntArray) -> FloatArray:
-        """Return the ratios of the reference at the theta of each key, with padding."""
-        return self._ratios_at(active, stack.coef)
-
-    def _ratios_at(self, indices: IntArray, coefs: FloatArray) -> FloatArray:
-        blocks = self._reference.blocks
-        ratios = np.empty((len(indices), blocks.shape[0], BLOCK))
-        evaluate_ratios_of_keys(indices, blocks, coefs, UNCUT, ratios)
-        return ratios.reshape(len(indices), -1)
-
-    def pool(self, stack: KeyStack, active: IntArray, ratios: FloatArray) -> FloatArray:
-        """Return the pooled ratio of the reference in use, (n_active, n_reference), given what ``ratios`` returns."""
-        pooled = np.empty((len(active), self._shape.n_reference))
-        pool_references_of_keys(
-            active,
-            ratios,
-            self.cuts,
-            stack.parts["proportions"],
-            stack.parts["cautious_proportions"],
-            stack.holds,
-            stack.slot_ratios,
-            *self._pool_room,
-            stack.parts["means"],
-            pooled,
-        )
-        return pooled
-
-    def _judge(
-        self, stack: KeyStack, active: IntArray, starts: IntArray, ratios: FloatArray, slot_ratios: FloatArray
-    ) -> None:
-        """Update the filters by the ratios of the batch, before anything learns from it."""
-        n_keys, n_all = len(stack.coef), self._shape.n_candidates
-        if len(self._cautious_priors) < n_keys:
-            self._cautious_priors = np.tile(self._cautious_priors[:1], (n_keys, 1))
-        likelihoods = np.empty((len(ratios), n_all))
-        log_likelihoods = stack.numbers[Number.LOG_LIKELIHOOD], np.empty(n_keys)
-        for filters, priors, added in zip(
-            stack.filters, (stack.priors, self._cautious_priors), log_likelihoods, strict=True
-        ):
-            filter_batches_of_keys(
-                active,
-                starts,
-                ratios,
-                slot_ratios,
-                self.cuts,
-                stack.parts["means"],
-                stack.factors,
-                priors,
-                *filters,
-                *_RATES,
-                likelihoods,
-                *self._filter_room[priors.shape[1]],
-                added,
-            )
-
-    def _learn(self, stack: KeyStack, active: IntArray, gradients: FloatArray, step_sizes: FloatArray) -> None:
-        """Make the steps of the learners, and open the next round."""
-        settings, marks = self._settings, np.zeros(len(stack.coef))
-        play_learners_of_keys(
-            active,
-            gradients,
-            stack.numbers[Number.N_ROUNDS],
-            stack.n_learners,
-            stack.numbers[Number.LARGEST_MARGIN],
-            stack.coefs,
-            stack.triangles,
-            stack.log_potentials,
-            stack.squares,
-            stack.coef,
-            step_sizes,
-            settings.radius,
-            settings.margin_bound,
-            settings.has_running_range,
-            SMALLEST_RELATIVE_RANGE * settings.margin_bound,
-            self._log_counts,
-            settings.ridge,
-            settings.min_interval,
-            settings.start == "ensemble",
-            settings.start == "handover",
-            *self._room,
-            np.empty(stack.coefs.shape[1]),
-            marks,
-        )
-        if marks.any():
-            for key in np.flatnonzero(marks).tolist():
-                self._project(stack, key)
-
-    def _project(self, stack: KeyStack, key: int) -> None:
-        """Bring learners back into the ball whose matrix is too badly conditioned for the compiled projection."""
-        d = self._shape.n_coefs
-        rows, columns = np.tril_indices(d)
-        for learner in range(int(stack.n_learners[key])):
-            point = stack.coefs[key, learner].astype(np.float64)
-            if point @ point > (_OUTSIDE * self._settings.radius) ** 2:
-                matrix = np.empty((1, d, d))
-                matrix[0, rows, columns] = matrix[0, columns, rows] = stack.triangles[key, learner]
-                # A state that somebody else wrote may hold a matrix that is not positive; its theta is then no number.
-                with np.errstate(all="ignore"):
-                    stack.coefs[key, learner] = project_onto_ball(point[None], matrix, self._settings.radius)[0][0]
-
-
-def count_learners(this_round: int, min_interval: int) -> int:
-    """Return how many intervals are active in a round.
-
-    Examples
-    --------
-    >>> from accous.core.many_keys import count_learners
-    >>> [count_learners(this_round, min_interval=4) for this_round in (3, 4, 20)]
-    [0, 1, 3]
-    """
-    return max(0, this_round.bit_length() - min_interval.bit_length() + 1)
 
 
 # --- The look back of a key's pool, every 16 rounds: remember what has settled, hold back what is not supported

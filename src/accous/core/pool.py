@@ -9,7 +9,7 @@ import numpy as np
 
 from accous.arrays import BoolArray, FloatArray, IntArray, to_plain
 from accous.core.ensemble import Reference
-from accous.core.kernels_pool import filter_batch, filter_batch_twice, mix_shapes, pool_reference, pool_rows
+from accous.core.kernels_pool import filter_batches, mix_shapes, pool_reference, pool_rows
 
 # --- Shapes of a ratio: powers of it, cut at several heights
 
@@ -61,7 +61,9 @@ FLOOR = 0.01
 FILTER_SHARE = 0.005
 PRIOR_COUNT = 1.0
 _PRIOR_OF_ONE = 0.5
-_N_CAUTIOUS = 3
+_FIRST = np.zeros(1, dtype=np.int64)
+N_CAUTIOUS = 3
+"""Candidates of the cautious filters: 1, the square root of the ratio, and the ratio."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,11 @@ class Filters:
     counts: FloatArray
     proportions: FloatArray
 
+    @property
+    def arrays(self) -> tuple[FloatArray, ...]:
+        """All of them."""
+        return self.weights, self.posteriors, self.counts, self.proportions
+
     def after_batch(
         self,
         prior: FloatArray,
@@ -107,32 +114,30 @@ class Filters:
         given : array of shape (n_given, n_batch)
             Ratios of the given candidates.
         """
-        weights, posteriors = np.empty(len(self.weights)), np.empty(self.posteriors.shape)
-        counts, proportions, room = np.empty(self.counts.shape), np.empty(len(prior)), np.empty(len(prior))
-        log_likelihood: float = filter_batch(
+        n_all, n_filters = len(prior), len(self.weights)
+        together = (self.weights, self.posteriors, self.counts, self.proportions, shapes[1])
+        ends = np.cumsum([each.size for each in together])
+        parts, log_likelihood = np.concatenate([each.ravel() for each in together]), np.zeros(1)
+        filter_batches(
+            _FIRST,
+            np.array([0, len(ratios)]),
             ratios,
             slots[0],
             given,
-            *shapes,
-            slots[1],
+            shapes[0],
+            slots[1][None],
+            prior[None],
             prior,
-            self.weights,
-            self.posteriors,
-            self.counts,
-            self.proportions,
-            SWITCHING,
-            DECAYS,
-            FLOOR,
-            FILTER_SHARE,
-            PRIOR_COUNT,
-            np.empty((len(ratios), len(prior))),
-            room,
-            weights,
-            posteriors,
-            counts,
-            proportions,
+            parts[None],
+            np.append(0, ends[:-1])[None],
+            *(SWITCHING, DECAYS, FLOOR, FILTER_SHARE, PRIOR_COUNT),
+            np.empty((len(ratios), n_all)),
+            np.empty(n_all),
+            np.empty(n_filters),
+            log_likelihood,
         )
-        return type(self)(weights, posteriors, counts, proportions), log_likelihood
+        after = zip(np.split(parts, ends[:-1]), together[:4], strict=False)
+        return type(self)(*(part.reshape(before.shape) for part, before in after)), float(log_likelihood[0])
 
     def without(self, candidate: int, prior: FloatArray) -> Self:
         """Return the filters with no mass on one candidate: the others take it, in proportion."""
@@ -185,7 +190,7 @@ def cautious_prior(n_others: int) -> FloatArray:
     r"""Return a prior on 1, :math:`\sqrt r` and r alone: filters that start from it never leave these."""
     prior = np.zeros(N_SHAPES + n_others)
     prior[0] = _PRIOR_OF_ONE
-    prior[1:_N_CAUTIOUS] = (1.0 - _PRIOR_OF_ONE) / (_N_CAUTIOUS - 1)
+    prior[1:N_CAUTIOUS] = (1.0 - _PRIOR_OF_ONE) / (N_CAUTIOUS - 1)
     return prior
 
 
@@ -239,7 +244,7 @@ LONGEST_LOOK = 16
 LEAST_ROWS = 16
 _LEAST_ROUNDS = 8
 MOST_VISITS = 25
-_LARGEST_MOVE = 0.3
+LARGEST_MOVE = 0.3
 _SMALLEST_SHAPE_SHARE = 0.05
 _NEAR_ONE = 0.1
 _FAR_FROM_POOLED = 0.3
@@ -419,7 +424,7 @@ class LookSums:
 
     def is_left(self, ratios: FloatArray) -> bool:
         """Whether the pooled ratio has moved away from its mean over the rounds so far."""
-        return distance(ratios, self.ratios / self.n_rounds) > _LARGEST_MOVE
+        return distance(ratios, self.ratios / self.n_rounds) > LARGEST_MOVE
 
     def mean(self) -> LookSums:
         """Return the means over the rounds."""
@@ -442,7 +447,7 @@ class LookSums:
         """
         return (
             self.is_long_enough
-            and (self.n_rounds < LONGEST_LOOK or distance(self.ratios, self.before) <= _LARGEST_MOVE)
+            and (self.n_rounds < LONGEST_LOOK or distance(self.ratios, self.before) <= LARGEST_MOVE)
             and float(self.proportions[1:N_SHAPES].sum()) >= _SMALLEST_SHAPE_SHARE
             and distance(settled, np.ones_like(settled)) > _NEAR_ONE
             and distance(settled, self.ratios) <= _FAR_FROM_POOLED
@@ -600,14 +605,14 @@ class RatioPool:
     """
 
     def __init__(self, reference: Reference, max_ratio: float, n_slots: int, n_given: int = 0) -> None:
-        self._reference, self._n_slots, self._n_given = reference, n_slots, n_given
+        self._reference, self.n_slots, self._n_given = reference, n_slots, n_given
         self._max_ratio, self._cuts = max_ratio, shape_cuts(max_ratio)
         self._cautious_prior = cautious_prior(n_slots + n_given)
 
     def start(self, neutral: FloatArray, given: FloatArray | None = None) -> PoolState:
         """Return the state before the first round: the prior, and ratio 1 as far as all shapes of ratio 1 are 1."""
         n_rows, n_columns = self._reference.features.shape
-        slots = start_slots(self._n_slots, n_columns)
+        slots = start_slots(self.n_slots, n_columns)
         prior = prior_of(slots.is_used, self._n_given)
         state = PoolState(
             n_rounds=0,
@@ -620,7 +625,7 @@ class RatioPool:
             hold=0.0,
             slots=slots,
             look=start_look(n_columns, len(prior), np.ones(n_rows)),
-            slot_ratios=np.zeros((self._n_slots, n_rows)),
+            slot_ratios=np.zeros((self.n_slots, n_rows)),
             given_ratios=self._rows(given, n_rows),
             reference_ratios=np.ones(n_rows),
         )
@@ -637,26 +642,10 @@ class RatioPool:
         given : array of shape (n_given, n_batch), optional
         """
         seen = self._see(state, batch, given)
-        filters, cautious, n_candidates = state.filters, state.cautious, len(state.prior)
-        sizes = len(filters.weights), filters.posteriors.shape, filters.counts.shape, n_candidates
-        after = np.empty(sizes[0]), np.empty(sizes[1]), np.empty(sizes[2]), np.empty(sizes[3])
-        cautious_after = np.empty(sizes[0]), np.empty(sizes[1]), np.empty(sizes[2]), np.empty(sizes[3])
-        log_likelihood = filter_batch_twice(
-            seen.ratios,
-            seen.slot_ratios,
-            seen.given,
-            self._cuts,
-            seen.means,
-            seen.factors,
-            *(state.prior, filters.weights, filters.posteriors, filters.counts, filters.proportions),
-            *(self._cautious_prior, cautious.weights, cautious.posteriors, cautious.counts),
-            *(SWITCHING, DECAYS, FLOOR, FILTER_SHARE, PRIOR_COUNT),
-            np.empty((len(batch), n_candidates)),
-            np.empty(n_candidates),
-            *after,
-            *cautious_after,
-        )
-        return Judgement(Filters(*after), Filters(*cautious_after), log_likelihood, seen)
+        rows = seen.ratios, (self._cuts, seen.means), (seen.slot_ratios, seen.factors), seen.given
+        filters, log_likelihood = state.filters.after_batch(state.prior, *rows)
+        cautious, _ = state.cautious.after_batch(self._cautious_prior, *rows)
+        return Judgement(filters, cautious, log_likelihood, seen)
 
     def settle(
         self,
@@ -724,7 +713,7 @@ class RatioPool:
             Ratios of the reference at the state's theta, at most ``UNCUT``.
         given : array of shape (n_given, n_reference), optional
         """
-        slots, slot_ratios = state.slots, np.zeros((self._n_slots, len(ratios)))
+        slots, slot_ratios = state.slots, np.zeros((self.n_slots, len(ratios)))
         for slot in np.flatnonzero(slots.is_used).tolist():
             slot_ratios[slot], of_slot = self._mixed(slots.coefs[slot], slots.shares[slot])
             slots = slots.with_factors(slot, of_slot)
@@ -767,7 +756,7 @@ class RatioPool:
         slot_ratios = state.slot_ratios
         shares = look.shape_shares()
         settled, _ = self._mixed(look.coef, shares)
-        if self._n_slots and look.is_worth_keeping(settled):
+        if self.n_slots and look.is_worth_keeping(settled):
             put, is_same = slots.find(slot_ratios, settled)
             slots = slots.put(put, look.coef, shares, is_same=is_same)
             slot_ratios = slot_ratios.copy()
@@ -805,7 +794,7 @@ class RatioPool:
             ratios, slot_ratios = self._reference.batch_ratios_at_each(state.coef, slots.coefs, features, UNCUT)
         else:
             ratios = self._reference.batch_ratios(state.coef, features, UNCUT)
-            slot_ratios = np.zeros((self._n_slots, n_rows))
+            slot_ratios = np.zeros((self.n_slots, n_rows))
         given = self._rows(given, n_rows) if self._n_given else np.empty((0, n_rows))
         proportions = state.proportions if state.hold else state.filters.proportions
         return SeenRows(ratios, slot_ratios, given, state.means, slots.factors, proportions)

@@ -3,37 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from accous.arrays import FloatArray
-
-
-def conformal_sets(
-    scores: FloatArray, weights: FloatArray, row_scores: FloatArray, row_weights: FloatArray, alpha: float
-) -> NDArray[np.bool_]:
-    """Weighted conformal prediction sets: every class whose score is at most the row's limit, see `conformal_limits`.
-
-    Parameters
-    ----------
-    scores : array of shape (n_reference,)
-        Nonconformity of each reference row to its label, from a fit without that row.
-    weights : array of shape (n_reference,)
-    row_scores : array of shape (n_rows, n_classes)
-        Nonconformity of each row to each class.
-    row_weights : array of shape (n_rows,)
-        Weights on the same scale as those of the reference.
-    alpha : float
-        Share of rows whose true class may be missing from the set.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> scores = np.linspace(0.0, 0.9, 10)
-    >>> conformal_sets(scores, np.ones(10), np.array([[0.3, 0.8]]), np.ones(1), alpha=0.5)
-    array([[ True, False]])
-    """
-    limits = conformal_limits(scores, weights, row_weights, alpha)
-    return np.asarray(row_scores <= limits[:, None])
+from accous.arrays import FloatArray, IntArray
 
 
 def conformal_limits(scores: FloatArray, weights: FloatArray, row_weights: FloatArray, alpha: float) -> FloatArray:
@@ -47,10 +18,14 @@ def conformal_limits(scores: FloatArray, weights: FloatArray, row_weights: Float
 
     Parameters
     ----------
-    scores, weights : arrays of shape (n_reference,)
+    scores : array of shape (n_reference,)
+        Nonconformity of each reference row to its label, from a fit without that row: one minus a probability, or the
+        size of a residual.
+    weights : array of shape (n_reference,)
     row_weights : array of shape (n_rows,)
+        Weights on the same scale as those of the reference.
     alpha : float
-        As for `conformal_sets`.
+        Share of rows whose true label may be outside.
 
     Returns
     -------
@@ -64,39 +39,71 @@ def conformal_limits(scores: FloatArray, weights: FloatArray, row_weights: Float
     return np.asarray(np.append(scores[order], np.inf)[places])
 
 
-def conformal_intervals(
-    residuals: FloatArray, weights: FloatArray, predicted: FloatArray, row_weights: FloatArray, alpha: float
-) -> tuple[FloatArray, FloatArray]:
-    r"""Weighted conformal prediction intervals, :math:`\hat y(x) \pm s(x)`.
+# In labels, what the reference counts beside them; in rows of the stream, after how many a label counts half; and how
+# far one label moves the level.
+_REFERENCE_COUNTS, _HALF_LIFE, _RATE = 50.0, 2_000.0, 0.005
+FEWEST_LATE, _MOST_LATE = 25, 2_000
 
-    The half-width s(x) is the limit of `conformal_limits` for the sizes of the residuals. It is the weighted
-    quantile of level 1 - alpha, with the row's own weight added where residuals are infinite. With residuals of
-    fits without the row this is the jackknife, weighted: it has the coverage where leaving one row out hardly
-    changes the fit, that is, where the effective sample size is much larger than the number of coefficients.
+
+def with_feedback(
+    scores: FloatArray, weights: FloatArray, late: FloatArray, arrived: IntArray, now: int, alpha: float
+) -> tuple[FloatArray, FloatArray, float]:
+    r"""Return scores, weights and level for `conformal_limits`, corrected by labels that came (Gibbs and Candes, 2021).
+
+    Scores of labelled rows join those of the reference, which counts as 50 labels; they fade. The level starts at
+    alpha, and every label moves it by
+
+    .. math:: \alpha_{t+1} = \alpha_t + 0.005 \, (\alpha - [\text{the row was outside}]) ,
+
+    where a row is judged by what was known before its label came. So the share of labelled rows outside tends to alpha
+    whatever the stream does.
 
     Parameters
     ----------
-    residuals : array of shape (n_reference,)
-        y minus prediction of each reference row, from a fit without that row.
-    weights : array of shape (n_reference,)
-    predicted : array of shape (n_rows,)
-        Predictions of the rows.
-    row_weights : array of shape (n_rows,)
-        Weights on the same scale as those of the reference.
+    scores, weights : arrays of shape (n_reference,)
+    late : array of shape (n_labels,)
+        Scores of labelled rows, as they were predicted, in the order in which their labels came.
+    arrived : array of shape (n_labels,)
+        Rows of the stream when the label came.
+    now : int
+        Rows of the stream.
     alpha : float
-        Share of rows whose true value may lie outside, above 0 and below 1.
-
-    Returns
-    -------
-    low, high : arrays of shape (n_rows,)
-        Infinite where a row weighs too much for the reference to exclude any value.
 
     Examples
     --------
     >>> import numpy as np
-    >>> residuals = np.array([-2.0, 1.0, 0.5, -0.5])
-    >>> conformal_intervals(residuals, np.ones(4), np.array([10.0]), np.ones(1), alpha=0.4)
-    (array([9.]), array([11.]))
+    >>> reference, late = np.linspace(0.0, 1.0, 100), np.linspace(0.0, 3.0, 500)
+    >>> found = with_feedback(reference, np.ones(100), late, 10 * np.arange(500), 5_000, alpha=0.1)
+    >>> bool(2.0 < conformal_limits(*found[:2], np.zeros(1), found[2])[0] < 3.0)
+    True
     """
-    half_widths = conformal_limits(np.abs(residuals), weights, row_weights, alpha)
-    return predicted - half_widths, predicted + half_widths
+    late, arrived = late[-_MOST_LATE:], arrived[-_MOST_LATE:]
+    given = weights * (_REFERENCE_COUNTS / max(float(weights.sum()), 1e-300))
+    level, first = alpha, 0
+    for last in _ends_of_batches(arrived):
+        known = np.concatenate((scores, late[:first]))
+        order = np.argsort(known, kind="stable")
+        counts = np.concatenate((given, _fading(arrived[first] - arrived[:first])))[order]
+        shares = np.concatenate(([0.0], np.cumsum(counts) / counts.sum()))
+        for share in shares[np.searchsorted(known[order], late[first:last])].tolist():
+            is_outside = share >= 1.0 - level
+            level = min(1.0, max(-_RATE, level + _RATE * (alpha - is_outside)))
+        first = last
+    # The largest score is the last limit: an interval without ends would say nothing.
+    level = min(max(level, 1e-9), 1.0)
+    return np.concatenate((scores, late)), np.concatenate((given, _fading(now - arrived))), level
+
+
+def _fading(ages: IntArray) -> FloatArray:
+    return np.power(0.5, np.maximum(ages, 0) / _HALF_LIFE)
+
+
+def _ends_of_batches(arrived: IntArray) -> list[int]:
+    """Return where batches of labels end: those that came together, and at least 25."""
+    ends = [*(np.flatnonzero(np.diff(arrived)) + 1).tolist(), len(arrived)] if len(arrived) else []
+    chosen, last = [], 0
+    for end in ends:
+        if end - last >= FEWEST_LATE or end == len(arrived):
+            chosen.append(end)
+            last = end
+    return chosen

@@ -34,11 +34,11 @@ class ClassRows:
     Attributes
     ----------
     predicted : array of shape (n,)
-        Numbers of classes.
+        Numbers of classes; -1 is one that probabilities do not have.
     probabilities : array of shape (n, n_classes)
         The model's own: they rank the rows, and log loss and Brier score judge them.
-    mass : array of shape (n, n_classes)
-        How much each class counts as the true one.
+    mass : array of shape (n, n_classes) or (n, n_classes + 1)
+        How much each class counts as the true one; a last column is for classes that probabilities do not have.
     """
 
     predicted: IntArray
@@ -55,7 +55,7 @@ class NumberRows:
 
 
 def one_hot(y: IntArray, n_classes: int) -> FloatArray:
-    """Return a mass of 1 on the class of each row."""
+    """Return a mass of 1 on the class of each row; -1 is the last class."""
     return np.eye(n_classes)[y]
 
 
@@ -231,18 +231,20 @@ def _mean(losses: FloatArray, mass: FloatArray) -> tuple[float, FloatArray]:
 
 def _class_losses(metric: Metric, rows: ClassRows) -> FloatArray:
     """Return the loss of each row for each class as the true one."""
-    n_classes = rows.mass.shape[1]
+    n_classes, n_more = rows.mass.shape[1], rows.mass.shape[1] - rows.probabilities.shape[1]
     if metric.kind == "error":
         return 1.0 - one_hot(rows.predicted, n_classes)
     if metric.kind == "cost":
         assert metric.costs is not None
-        return metric.costs.T[rows.predicted]
+        # What is neither in the rows nor in the columns of the costs is as bad as the worst of them.
+        return np.pad(metric.costs, (0, n_more), constant_values=metric.costs.max()).T[rows.predicted]
+    shares = np.pad(rows.probabilities, ((0, 0), (0, n_more)))
     if metric.kind == "log_loss":
         smallest = float(np.finfo(np.float64).eps)
-        return -np.log(np.clip(rows.probabilities, smallest, 1.0 - smallest))
-    squares = np.square(rows.probabilities).sum(axis=1, keepdims=True) - 2.0 * rows.probabilities + 1.0
+        return -np.log(np.clip(shares, smallest, 1.0 - smallest))
+    squares = np.square(shares).sum(axis=1, keepdims=True) - 2.0 * shares + 1.0
     # scikit-learn counts both classes of two once, and each of several.
-    return 0.5 * squares if n_classes == 2 else squares
+    return 0.5 * squares if n_classes - n_more == 2 else squares
 
 
 # --- Counts of predicted against true classes
@@ -252,8 +254,9 @@ def _of_counts(metric: Metric, rows: ClassRows) -> tuple[float, FloatArray]:
     n_classes = rows.mass.shape[1]
     counts = rows.mass.T @ one_hot(rows.predicted, n_classes)
     kind = "recall" if metric.kind == "balanced_error" else metric.kind
-    found = []
-    for each in metric.classes:
+    found, n_known = [], rows.probabilities.shape[1]
+    more = range(n_known, n_classes) if len(metric.classes) == n_known else ()
+    for each in (*metric.classes, *more):
         n_true, n_predicted = counts[each].sum(), counts[:, each].sum()
         is_absent = n_true <= _SMALLEST_MASS and (n_predicted <= _SMALLEST_MASS or metric.kind == "balanced_error")
         if not is_absent or len(metric.classes) == 1:

@@ -77,9 +77,9 @@ class Labels:
     Attributes
     ----------
     made : Predictions
-        What was predicted of them.
+        What was predicted of them; -1 for a class without a probability.
     y : array of shape (n,)
-        Numbers of classes, or numbers.
+        Numbers of classes, -1 for one that held-out rows do not have; or numbers.
     weight : array of shape (n,)
         How much each counts: its age over the probability of having been chosen (`label_weights`).
     is_alone : bool
@@ -303,6 +303,11 @@ class NumberCalibration:
 Calibration = ClassCalibration | NumberCalibration
 
 
+def with_others(mass: FloatArray) -> FloatArray:
+    """Return masses with a column of zeros for classes that held-out rows do not have."""
+    return np.pad(mass, ((0, 0), (0, 1)))
+
+
 def windows_of(n_rows: int, n_windows: int = 6) -> IntArray:
     """Return for rows in order of time which of so many equal windows each is in."""
     return (np.arange(n_rows) * n_windows // max(1, n_rows)).astype(np.int64)
@@ -355,11 +360,12 @@ class _JoinedClasses:
 
     @cached_property
     def expected(self) -> tuple[FloatArray, FloatArray]:
-        """Calibrated probabilities of recent and of labelled rows."""
+        """Calibrated probabilities of recent and of labelled rows; no other class is expected."""
         of_recent, of_labelled = self.recent.probabilities, self.labels.made.probabilities
         assert of_recent is not None
         assert of_labelled is not None
-        return self.calibration.calibrated(of_recent), self.calibration.calibrated(of_labelled)
+        calibrated = self.calibration.calibrated
+        return with_others(calibrated(of_recent)), with_others(calibrated(of_labelled))
 
     @cached_property
     def true(self) -> FloatArray:

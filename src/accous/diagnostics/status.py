@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
 from accous.diagnostics.metrics import Metric, one_hot
-from accous.diagnostics.performance import Calibration, Estimate, NumberCalibration, Predictions, labels_needed
+from accous.diagnostics.performance import (
+    Calibration,
+    Estimate,
+    NumberCalibration,
+    Predictions,
+    labels_needed,
+    with_others,
+)
 
 # --- The alarm: a betting process
 
@@ -129,8 +136,9 @@ def losses_of(metric: Metric, calibration: Calibration, made: Predictions, y: ND
             return np.minimum(1.0, np.abs(made.predicted - y) / largest)
         return calibration.mean_by_bin(np.minimum(1.0, np.abs(calibration.residuals) / largest), made)
     assert made.probabilities is not None
-    mass = calibration.calibrated(made.probabilities) if y is None else one_hot(y, made.probabilities.shape[1])
-    return (mass * _bounded(metric, made.predicted, made.probabilities)).sum(axis=1)
+    shares = with_others(made.probabilities)
+    mass = with_others(calibration.calibrated(made.probabilities)) if y is None else one_hot(y, shares.shape[1])
+    return (mass * _bounded(metric, made.predicted, shares)).sum(axis=1)
 
 
 def limit_of(metric: Metric, calibration: Calibration) -> float:
@@ -146,8 +154,8 @@ def _bounded(metric: Metric, predicted: NDArray[Any], probabilities: FloatArray)
     if metric.kind in ("brier", "log_loss"):
         return 0.5 * (np.square(probabilities).sum(axis=1, keepdims=True) - 2.0 * probabilities + 1.0)
     if metric.costs is not None:
-        span = float(np.ptp(metric.costs))
-        return (metric.costs.T[predicted] - metric.costs.min()) / (span if span > 0.0 else 1.0)
+        span, costs = float(np.ptp(metric.costs)), np.pad(metric.costs, (0, 1), constant_values=metric.costs.max())
+        return (costs.T[predicted] - metric.costs.min()) / (span if span > 0.0 else 1.0)
     return 1.0 - one_hot(predicted, n_classes)
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from accous.arrays import BoolArray, FloatArray, IntArray
 from accous.core.kernels_keys import score_rows_of_keys
-from accous.core.many_keys import KeyStack, Number, count_learners, make_stack
+from accous.core.many_keys import KeyStack, Number, make_stack
+from accous.core.round import count_learners
 from accous.exceptions import DataError
 from accous.keyed.readings import KeyReading, read_key
 from accous.keyed.rounds import (
@@ -179,13 +180,14 @@ class KeyRunner:
         if shared.ratio.bounds is not None:
             features, _ = shared.ratio.features_.transform_each(shared.ratio.bounds.clipped(X))
         step_sizes = np.array([shared.ratio.step_size_for(n) for n in (starts[1:] - starts[:-1]).tolist()])
-        ratios = shared.rounds.run(stack, active, features, starts, step_sizes)
+        shared.rounds.run(stack.arrays, active, features, starts, step_sizes)
+        stack.note_round(active)
         if not np.isfinite(stack.coef).all():
             # Its limits hold for every number of a state, and its matrices may still be no squares of anything.
             raise impossible_state(names[int(np.isfinite(stack.coef).all(axis=1).argmin())])
         due = keys_to_look_at(stack, active)
         look_at_pools(shared, stack, due)
-        pooled = shared.rounds.pool(stack, active, ratios)
+        pooled = shared.rounds.pool(stack.arrays, active, shared.rounds.ratios(stack.arrays, active))
         update_fits(shared, stack, active, pooled)
         count_round(stack, active, starts, is_long)
         return look_at_inputs(shared, stack, due, names) + _vetoes(stack, was_held, names)

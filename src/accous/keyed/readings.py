@@ -125,7 +125,9 @@ def _weights(shared: SharedModel, stack: KeyStack, key: int) -> FloatArray:
     """Return the weights of the reference at a key's theta."""
     active = np.array([key])
     means = stack.parts["means"][key].copy()
-    pooled = np.minimum(shared.rounds.pool(stack, active, shared.rounds.ratios(stack, active))[0], shared.max_ratio)
+    pooled = np.minimum(
+        shared.rounds.pool(stack.arrays, active, shared.rounds.ratios(stack.arrays, active))[0], shared.max_ratio
+    )
     stack.parts["means"][key] = means
     base = shared.rules.base_weight
     weights = base * pooled

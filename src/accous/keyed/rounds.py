@@ -475,7 +475,7 @@ def update_fits(shared: SharedModel, stack: KeyStack, active: IntArray, pooled: 
         numbers[Number.EFFECTIVE_ROWS, key] = n_effective
         share = _share_in_use(stack, key, distance) if rules.has_safeguards else 1.0
         numbers[Number.SHARE, key] = share
-        if share == 0.0 or rules.adaptation == "never":
+        if share == 0.0 or rules.guard.name == "off":
             _fall_back(shared, stack, key)
             continue
         is_due = _is_refit_due(shared, stack, key, n_shrunk / n_rows, moved)

@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 from accous.arrays import FloatArray, IntArray
 from accous.core.ensemble import EnsembleSettings
 from accous.core.kernels_keys import read_state
-from accous.core.many_keys import MOST_VISITS, N_NUMBERS, KeyShape, KeyStack, Number, count_learners
+from accous.core.many_keys import MOST_VISITS, N_NUMBERS, KeyShape, KeyStack, Number
 from accous.core.pool import LONGEST_LOOK
+from accous.core.round import count_learners
 from accous.diagnostics.drift import MOST_LOOKS
 from accous.exceptions import CheckpointError
 
@@ -142,7 +143,7 @@ class _Limits:
             (-_LARGEST, _LARGEST, is_moved * shape.n_scores * (shape.n_features + 1)),
         ]
         singles, shares = [], []
-        for name, (start, of_part) in shape.single_parts.items():
+        for name, (start, of_part) in shape.layout.parts.items():
             length = math.prod(of_part)
             if name in _SHARES:
                 shares += [range(each, each + of_part[-1]) for each in range(start, start + length, of_part[-1])]
@@ -151,7 +152,7 @@ class _Limits:
             singles.append((*limits, length))
         singles.append((*theta, n_learners * shape.n_coefs))
         singles.append((-_LARGEST_SINGLE, _LARGEST_SINGLE, n_learners * shape.n_triangle))
-        at = shape.n_singles + n_learners * (shape.n_coefs + shape.n_triangle)
+        at = shape.layout.length + n_learners * (shape.n_coefs + shape.n_triangle)
         for slot in range(at, at + n_slots * shape.slot_width, shape.slot_width):
             shares.append(range(slot + shape.n_coefs, slot + shape.slot_width - 2))
             # A slot that is kept is in use: at least one look was merged into it.
@@ -210,7 +211,7 @@ class StateFormat:
         shape = self._shape
         doubles = self._n_fixed + 2 * sizes.n_learners + sizes.n_waiting * self._row_width
         doubles += sizes.is_moved * shape.n_scores * (shape.n_features + 1)
-        singles = shape.n_singles + sizes.n_learners * (shape.n_coefs + shape.n_triangle)
+        singles = shape.layout.length + sizes.n_learners * (shape.n_coefs + shape.n_triangle)
         singles += sizes.n_slots * shape.slot_width + sizes.n_sizes
         counts = doubles, singles, 3 * sizes.n_visits, (sizes.is_moved + sizes.is_checked) * shape.n_sample
         if len(self._known_counts) >= _MOST_KNOWN_SIZES:

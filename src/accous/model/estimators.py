@@ -17,7 +17,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 
 from accous.arrays import FloatArray, IntArray, from_plain, to_plain
-from accous.diagnostics.conformal import conformal_intervals, conformal_sets
+from accous.diagnostics.conformal import FEWEST_LATE, conformal_limits, with_feedback
 from accous.diagnostics.drift import ReferenceColumns, Regime
 from accous.diagnostics.losses import read_loss
 from accous.diagnostics.status import Status
@@ -124,6 +124,7 @@ from accous.validation import (
 
 _ROWS_OF_ROUND, _NEVER = 10, 1 << 62
 _SECONDS_BETWEEN_LOGS = 2.0
+_MOST_MISSED = 0.1  # by so much fewer rows, the past refutes an interval
 # Most of the time of a fit goes into trees, and each of more than two classes has its own.
 _FOLDS_OF_TWO_CLASSES, _FOLDS_OF_MORE = 3, 2
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
@@ -378,6 +379,32 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
             return np.asarray(getattr(self.estimator_, method)(rows))
 
+    def _limits(self, scores: FloatArray, X: Any, alpha: float) -> FloatArray:
+        """Return the largest score that conforms, for each row: weighted by the ratios, and corrected by labels."""
+        current, late = self.current(), self._late_scores()
+        weights = current.state.weights
+        if late is None:
+            return conformal_limits(scores, weights, current.row_weights(self._narrow(X)), alpha)
+        found, given, level = with_feedback(scores, weights, *late, current.state.n_rows, alpha)
+        return conformal_limits(found, given, np.zeros(count_rows(X)), level)
+
+    def _late_scores(self) -> tuple[FloatArray, IntArray] | None:
+        """Return how far labels were from what was predicted, and when they came; None if there are too few.
+
+        Labels that merely arrived may be of a certain kind of rows: they count if hardly any was asked for.
+        """
+        labelled = self.state_.labelled
+        if labelled is None or len(labelled) < FEWEST_LATE:
+            return None
+        is_asked = ~np.isnan(labelled.chosen)
+        some = labelled[is_asked] if is_asked.sum() >= FEWEST_LATE else labelled
+        if not isinstance(self.task_, ClassTask):
+            return np.abs(some.y - some.predicted), some.arrived
+        if not some.probabilities.shape[1]:
+            return None
+        shares = some.probabilities[np.arange(len(some)), np.maximum(some.y, 0)]
+        return np.where(some.y < 0, 1.0, 1.0 - shares), some.arrived
+
     # --- labels that come late ----------------------------------------------------------------------------------
 
     def observe(self, X: Any, y: Any, *, predicted: Any = None, probability: Any = None, learn: bool = True) -> Self:
@@ -398,8 +425,8 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
             The rows. None if you only have predictions: then ``predicted`` is needed.
         y : array of shape (n_rows,)
             Their labels.
-        predicted : array of shape (n_rows,), optional
-            What ``predict`` returned for these rows at the time. None predicts them now.
+        predicted : array of shape (n_rows,) or (n_rows, n_classes), optional
+            What ``predict`` or ``predict_proba`` returned for these rows at the time. None predicts them now.
         probability : float or array of shape (n_rows,), optional
             With which each row was chosen to be labelled, as ``ask`` returns it. Such labels decide how good the model
             is. None says that the labels merely arrived, perhaps for rows of a certain kind: they decide only if they
@@ -619,6 +646,15 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         """Measure as if no label had come yet."""
         with self.lock():
             self._replace_state(replace(self.state_, labelled=None, alarm=None), with_new_labels=True)
+
+    def age_labels(self, n_rows_since: IntArray) -> None:
+        """Say how many rows of the stream have come after each of the last labels."""
+        with self.lock():
+            labelled = self.state_.labelled
+            if labelled is not None:
+                arrived = np.maximum(0, self.state_.n_rows - n_rows_since[-len(labelled) :])
+                aged = replace(self.state_, labelled=replace(labelled, arrived=arrived))
+                self._replace_state(aged, with_new_labels=True)
 
     def note(self, number: int, read: Read) -> None:
         """Note what was read of a round in the history, when other rounds have followed.
@@ -1407,7 +1443,8 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         """Predict a set of classes for each row that contains the true class with probability 1 - alpha.
 
         The probability holds over all rows of the current inputs, as long as the estimated ratio is right and
-        P(y | x) stays: on real streams sets may hold fewer true classes than that. A set always has the class that
+        P(y | x) stays: on real streams sets may hold fewer true classes than that. From 25 labels on, ``observe``
+        corrects them: in the long run, 1 - alpha of the labelled rows are inside. A set always has the class that
         ``predict`` returns, so none is empty.
 
         The sets are conformal sets, weighted by the current ratios. They use leave-one-out scores of the reference, or
@@ -1435,12 +1472,10 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         if count_rows(rows) == 0:
             return np.empty((0, len(self.classes_)), dtype=bool)
         with one_blas_thread():
-            scores = current.scores
             with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
                 row_scores = 1.0 - np.asarray(predictor.predict_proba(rows), dtype=np.float64)
                 predicted = np.searchsorted(self.classes_, predictor.predict(rows))
-            weights = current.row_weights(self._narrow(X))
-            sets = conformal_sets(scores, current.state.weights, row_scores, weights, float(alpha))
+            sets = row_scores <= self._limits(current.scores, X, float(alpha))[:, None]
         # Where the model is right more often than asked for, the limit may exclude every class. A set without any
         # answers nothing, and one class more can only raise the coverage.
         sets[np.arange(len(sets)), predicted] = True
@@ -1579,7 +1614,8 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         """Predict an interval for each row that holds the true number with probability 1 - alpha.
 
         The probability holds as long as the estimated ratio is right and P(y | x) stays. On real streams it often does
-        not: intervals at 90 % held 60 to 91 % of the true numbers (docs/trust.md).
+        not (docs/trust.md). From 25 labels on, ``observe`` corrects the intervals: in the long run, 1 - alpha of the
+        labelled rows are inside, whatever the stream does.
 
         The intervals are conformal, weighted by the current ratios: prediction plus and minus the weighted quantile of
         the residuals of the reference, from fits without the row. They are as wide where the noise is small as where it
@@ -1595,6 +1631,12 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         -------
         array of shape (n_rows, 2)
             Lower and upper ends; infinite where a row weighs too much for the reference to exclude any number.
+
+        Raises
+        ------
+        DataError
+            If there are no labels yet, and such intervals held at least ten points too few rows of the reference that
+            were predicted from earlier ones.
         """
         self._require_fitted("state_")
         require_share("alpha", alpha)
@@ -1604,13 +1646,26 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         if count_rows(rows) == 0:
             return np.empty((0, 2))
         with one_blas_thread():
-            residuals = current.residuals
+            residuals = np.abs(current.residuals)
+            if self._late_scores() is None:
+                self._require_held(residuals, float(alpha))
             with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
                 predicted = self.task_.answers(current.predictor.predict(rows))
-            ends = conformal_intervals(
-                residuals, current.state.weights, predicted, current.row_weights(self._narrow(X)), float(alpha)
+            widths = self._limits(residuals, X, float(alpha))
+        return np.stack((predicted - widths, predicted + widths), axis=1)
+
+    def _require_held(self, residuals: FloatArray, alpha: float) -> None:
+        """Raise a DataError if such intervals held too few of the rows that were predicted from earlier ones."""
+        held = self.held_out_
+        if held is None or not held.is_in_time:
+            return
+        limit = conformal_limits(residuals, self.base_weight_, np.zeros(1), alpha)[0]
+        share = float(np.mean(np.abs(self.task_.targets[held.rows] - held.predicted) <= limit))
+        if share < 1.0 - alpha - _MOST_MISSED:
+            raise DataError(
+                f"predict_interval has no interval to show: on the reference's own past, those at {1.0 - alpha:.0%} "
+                f"held {share:.0%} of the true numbers. {FEWEST_LATE} labels correct them: pass them to observe."
             )
-        return np.stack(ends, axis=1)
 
     @staticmethod
     def can_learn(y: NDArray[Any]) -> bool:

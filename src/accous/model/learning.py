@@ -8,7 +8,7 @@ is learned from, and by such rows the experts are weighed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -301,6 +301,25 @@ class Learning:
     def with_event(self, event: LearningEvent) -> Learning:
         """Return this with one more refit."""
         return replace(self, events=(*self.events, event)[-_MOST_EVENTS:])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return who predicts and what was learned, ready for JSON; None where there is no number.
+
+        Each refit has the error of the model in use on labels that it had not learned from: those that this refit
+        learned first, and those that came after it.
+        """
+        later = [*(event.error for event in self.events[1:]), mean_errors(self.kept)[1]]
+        events = [asdict(event) | {"error_after": after} for event, after in zip(self.events, later, strict=False)]
+        n_learned = int(self.kept.is_learned.sum())
+        return {
+            "labels": n_learned,
+            "waiting": len(self.kept) - n_learned,
+            "experts": {"without labels": 1.0 - self.weight, "learned from labels": self.weight},
+            "events": [
+                {name: None if value != value else value for name, value in event.items()}  # noqa: PLR0124 (NaN)
+                for event in events
+            ],
+        }
 
     @property
     def is_due(self) -> bool:

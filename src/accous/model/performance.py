@@ -23,6 +23,7 @@ from accous.text import LOGGER
 from accous.threads import CALLBACKS_NAME, one_blas_thread
 
 if TYPE_CHECKING:
+    from accous.model.heldout import Measures
     from accous.model.round import RoundRules
 
 # --- Rows whose labels are known
@@ -43,7 +44,7 @@ class LabelledRows:
     y : array of shape (n,)
         Numbers of classes, -1 for a class that the reference does not have; or numbers.
     predicted : array of shape (n,)
-        What was predicted then.
+        What was predicted then, in the same numbers.
     probabilities : array of shape (n, n_classes)
         With what probabilities; of shape (n, 0) where numbers are predicted.
     chosen : array of shape (n,)
@@ -79,15 +80,6 @@ class LabelledRows:
         """What was predicted of them."""
         return Predictions(self.predicted, self.probabilities if self.probabilities.shape[1] else None)
 
-    @property
-    def truths(self) -> NDArray[Any]:
-        """Their labels; a class that the reference does not have counts as the one that was least expected."""
-        if not self.probabilities.shape[1]:
-            return self.y
-        others = self.probabilities.copy()
-        others[np.arange(len(self)), self.predicted] = np.inf
-        return np.where(self.y == UNSEEN, others.argmin(axis=1), self.y)
-
     def weights(self, n_rows: int, n_recent: int) -> FloatArray:
         """Return how much each label counts after so many rows of the stream; 0 for what says nothing of recent rows.
 
@@ -103,9 +95,10 @@ class LabelledRows:
         return np.where((fading > _SMALLEST_WEIGHT) & (are_all | ~merely), fading / chosen, 0.0)
 
     def labels(self, weights: FloatArray) -> Labels:
-        """Return those with a weight."""
+        """Return those with a weight; where classes were predicted that nothing is expected of, they speak alone."""
         some = self[weights > 0.0]
-        return Labels(some.made, some.truths, weights[weights > 0.0])
+        is_alone = some.made.probabilities is not None and bool((some.predicted == UNSEEN).any())
+        return Labels(some.made, some.y, weights[weights > 0.0], is_alone)
 
 
 def read_labelled(
@@ -129,18 +122,22 @@ def read_labelled(
         As the predictor reads them; None if there are predictions only.
     late : array of shape (n,)
         The labels.
-    predicted : array of shape (n,), optional
-        What was predicted then.
+    predicted : array of shape (n,) or (n, n_classes), optional
+        What was predicted then, or with what probabilities of the predictor's classes, or of the reference's.
     probability : float or array of shape (n,), optional
         With which the rows were chosen to be labelled; None says that the labels merely arrived.
     n_rows : int
         Rows of the stream until now.
     """
     task, measures, n = rules.task, rules.measures, len(late)
-    made = None if rows is None else measures.made_by(predictor, rows)
+    has_shares = isinstance(task, ClassTask) and np.ndim(predicted) == 2
+    made = None if rows is None or has_shares else measures.made_by(predictor, rows)
     if isinstance(task, ClassTask):
-        knows_more = rows is not None and len(getattr(predictor, "classes_", ())) > len(task.classes)
-        then = predictor.predict(rows) if predicted is None and knows_more else predicted
+        then, known = predicted, getattr(predictor, "classes_", task.classes)
+        if has_shares:
+            then, made = _by_shares(task, measures, np.asarray(predicted, dtype=np.float64), known, n)
+        elif predicted is None and rows is not None and len(known) > len(task.classes):
+            then = predictor.predict(rows)
         found = None if then is None else read_predictions(then, n, "predicted")
         y, made = _class_numbers(task, late.tolist(), found, made)
     else:
@@ -162,21 +159,31 @@ def read_labelled(
     )
 
 
+def _by_shares(
+    task: ClassTask, measures: Measures, shares: FloatArray, known: NDArray[Any], n: int
+) -> tuple[NDArray[Any] | None, Predictions]:
+    """Return the most probable classes if some are new, and predictions among the classes of the reference."""
+    classes = task.classes if shares.shape[1] == len(task.classes) else known
+    if shares.shape != (n, len(classes)) or not ((shares >= 0.0) & (shares <= 1.0)).all():
+        raise DataError(f"predicted must be classes, or probabilities of shape ({n}, {len(known)}).")
+    made = measures.made(shares[:, np.isin(classes, task.classes)])
+    return (None if classes is task.classes else classes[shares.argmax(axis=1)]), made
+
+
 def _class_numbers(
     task: ClassTask, labels: Any, predicted: list[Any] | None, made: Predictions | None
 ) -> tuple[NDArray[Any], Predictions]:
-    """Return numbers of true and predicted classes; of those that the reference does not have, whether they agree."""
+    """Return numbers of true and predicted classes, where those that the reference does not have share one number."""
     numbers = {each: number for number, each in enumerate(task.classes.tolist())}
     y = np.array([numbers.get(each, UNSEEN) for each in labels], dtype=np.int64)
     if predicted is None:
         assert made is not None
         return y, made
     then = np.array([numbers.get(each, UNSEEN) for each in predicted], dtype=np.int64)
-    is_new = then == UNSEEN
     is_right = np.array([one == other for one, other in zip(predicted, labels, strict=True)], dtype=bool)
-    then = np.where(is_new, 0 if made is None else made.predicted, then)
-    y = np.where(is_new & is_right, then, np.where(is_new & (y == then), UNSEEN, y))
-    shares = one_hot(then, len(numbers)) if made is None else made.probabilities
+    # One new class in place of another is an error: any class of the reference stands for it.
+    then = np.where((then == UNSEEN) & (y == UNSEEN) & ~is_right, 0, then)
+    shares = one_hot(then, len(numbers) + 1)[:, :-1] if made is None else made.probabilities
     return y, Predictions(then, shares)
 
 
@@ -218,7 +225,7 @@ def _has_sound_values(found: LabelledRows, n_classes: int) -> bool:
     if not n_classes:
         return bool(is_sound and np.isfinite(found.y).all() and np.isfinite(found.predicted).all())
     inside = (
-        (found.y >= UNSEEN) & (found.y < n_classes) & (found.predicted >= 0) & (found.predicted < n_classes)
+        (found.y >= UNSEEN) & (found.y < n_classes) & (found.predicted >= UNSEEN) & (found.predicted < n_classes)
     ).all()
     return bool(is_sound and inside and ((shares >= 0.0) & (shares <= 1.0 + 1e-9)).all())
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
-from scipy.special import softmax
+from scipy.special import expit, softmax
 from sklearn import config_context
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import _safe_indexing
@@ -806,10 +806,13 @@ def deviations_of_columns(X: FloatArray, weights: FloatArray) -> FloatArray:
     return np.where(is_constant | (scales < 1.0 / _LARGEST_SCALE), 1.0, scales)
 
 
+_SIGNS = np.array([-1.0, 1.0])
+
+
 def _to_probabilities(scores: FloatArray) -> FloatArray:
     """Return the probabilities of all classes from one score per row, or from one score per row and class."""
     if scores.shape[1] == 1:
-        scores = np.concatenate((np.zeros_like(scores), scores), axis=1)
+        return np.asarray(expit(scores * _SIGNS))
     return np.asarray(softmax(scores, axis=1))
 
 

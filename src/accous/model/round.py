@@ -497,8 +497,8 @@ def weigh(
 def _fit_and_check(rules: RoundRules, before: AdaptationState, this_round: int, weighed: Weighed) -> tuple[Fit, Check]:
     """Refit if due, and compare with the fixed predictor if due."""
     check = before.safeguards.check
-    if weighed.share == 0.0 or rules.adaptation == "never":
-        # No fit and no comparison is needed.
+    if weighed.share == 0.0 or rules.guard.name == "off":
+        # Nothing to adapt to, or the fixed predictor predicts whatever a comparison says.
         fixed = Fit(rules.fixed.estimator, rules.base_weight, before.n_refits, before.last_refit)
         veto = Veto(rules.is_held_at_rest, 0.0, 0.0, this_round, before.n_refits)
         return fixed, Check(veto, check.strength, None)
@@ -516,9 +516,13 @@ def _fit_and_check(rules: RoundRules, before: AdaptationState, this_round: int, 
 def check_fit(rules: RoundRules, fit: Fit, strength: float, weights: FloatArray, this_round: int) -> tuple[Fit, Check]:
     """Choose how far to shrink the weights, and compare the predictor with the fixed one."""
     # A number of rounds between refits is kept: the choice needs fits of its own.
+    chosen = None
     if (rules.refit == "auto" or fit.last_refit == this_round) and is_choice_due(rules.erm, weights):
-        strength, fit = choose_strength(rules.erm, rules.task, weights, rules.base_weight, (strength, fit), this_round)
-    answers = rules.erm.cross_fitted(fit.weights, fit.estimator, is_quick=True)
+        chosen = choose_strength(rules.erm, rules.task, weights, rules.base_weight, (strength, fit), this_round)
+    if chosen is None:
+        answers = rules.erm.cross_fitted(fit.weights, fit.estimator, is_quick=True)
+    else:
+        strength, fit, answers = chosen
     excess = compare(rules.fixed, rules.task, weights, answers)
     veto = next_veto(rules.guard, *excess, this_round, fit.n_refits)
     if not rules.erm.is_slow_to_cross_fit:

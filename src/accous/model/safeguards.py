@@ -158,8 +158,8 @@ def choose_strength(
     base: FloatArray,
     fitted: tuple[float, Fit],
     this_round: int,
-) -> tuple[float, Fit]:
-    """Return the strength to use, and the fit with it.
+) -> tuple[float, Fit, NDArray[Any]] | None:
+    """Return the strength to use, the fit with it, and its answers for rows left out; None with too few rows.
 
     Parameters
     ----------
@@ -176,11 +176,11 @@ def choose_strength(
     for strength in STRENGTHS:
         is_fresh = strength == current and latest.last_refit == this_round
         fit = latest if is_fresh else _refit(erm, shrink(weights, base, strength), latest, this_round)
-        found = task.losses_of_fit(erm, fit.weights, fit.estimator)
+        found = task.held_out(erm, fit.weights, fit.estimator)
         if found is None:
-            return fitted
-        fits.append((strength, fit))
-        losses.append(found)
+            return None
+        fits.append((strength, fit, found[0]))
+        losses.append(found[1])
     return fits[_choose(losses, weights)]
 
 

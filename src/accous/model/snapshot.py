@@ -262,7 +262,8 @@ class Snapshot:
         if labelled is None:
             none = Predictions(np.zeros(0), None)
             return Labels(none, np.zeros(0), np.zeros(0))
-        return replace(labelled.labels(self._label_weights), is_alone=self.state.learning is not None)
+        found = labelled.labels(self._label_weights)
+        return found if self.state.learning is None else replace(found, is_alone=True)
 
     @cached_property
     def alarm(self) -> AlarmWatch | None:
@@ -373,6 +374,7 @@ class Snapshot:
                     {"segment": name} | estimate_to_json(one) | {"n_labels": one.n_labels} for name, one in segments
                 ],
                 "drift": drift_to_json(self.drift),
+                "learning": None if state.learning is None else state.learning.to_json(),
             }
         )
 
@@ -513,7 +515,7 @@ class Snapshot:
     @property
     def history(self) -> Any:
         """What the last 10,000 rounds did, as a pandas frame."""
-        return rounds_frame(self.state.rounds, self.read, self.state.n_rounds)
+        return rounds_frame(self.state.rounds, self.read, self.state.n_rounds, self.learned)
 
     @property
     def read(self) -> Read | None:

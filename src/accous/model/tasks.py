@@ -293,17 +293,19 @@ class ClassTask:
         """Return the scale of errors, which are between 0 and 1."""
         return ERRORS
 
-    def losses_of_fit(self, erm: Any, weights: FloatArray, fitted: Any) -> FloatArray | None:
-        """Return one minus the probability of each row's own class."""
-        return self._score(erm.cross_fitted_probabilities(weights, fitted))
+    def held_out(self, erm: Any, weights: FloatArray, fitted: Any) -> tuple[IntArray, FloatArray] | None:
+        """Return the class number of each row by a fit without it, and one minus the probability of its own class."""
+        shares = erm.cross_fitted_probabilities(weights, fitted)
+        return None if shares is None else (shares.argmax(axis=1), self._score(shares))
 
     def set_scores(self, erm: Any, weights: FloatArray, fitted: Any, *, is_quick: bool) -> FloatArray | None:
         """Return the same losses, from quick fits if they are slow."""
         quickly = {"is_quick": is_quick} if erm.is_slow_to_cross_fit else {}
-        return self._score(erm.cross_fitted_probabilities(weights, fitted, **quickly))
+        shares = erm.cross_fitted_probabilities(weights, fitted, **quickly)
+        return None if shares is None else self._score(shares)
 
-    def _score(self, probabilities: FloatArray | None) -> FloatArray | None:
-        return None if probabilities is None else 1.0 - probabilities[np.arange(len(self)), self.labels]
+    def _score(self, probabilities: FloatArray) -> FloatArray:
+        return 1.0 - probabilities[np.arange(len(self)), self.labels]
 
     def read_late(self, y: Any, n_rows: int) -> NDArray[Any]:
         """Return labels of any classes."""
@@ -510,10 +512,10 @@ class NumberTask:
         of_reference = float("nan") if losses is None else weighted_loss(losses, weights)
         return scale_of_numbers(self.loss_name, of_reference, spread)
 
-    def losses_of_fit(self, erm: Any, weights: FloatArray, fitted: Any) -> FloatArray | None:
-        """Return the losses of fits without each row."""
+    def held_out(self, erm: Any, weights: FloatArray, fitted: Any) -> tuple[FloatArray, FloatArray] | None:
+        """Return the prediction of each row by a fit without it, and its loss."""
         answers = erm.cross_fitted(weights, fitted)
-        return None if answers is None else self.losses(self.errors(answers))
+        return None if answers is None else (answers, self.losses(self.errors(answers)))
 
     def set_scores(self, erm: Any, weights: FloatArray, fitted: Any, *, is_quick: bool) -> None:
         """Return nothing: intervals are made of residuals."""

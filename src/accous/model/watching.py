@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,9 @@ from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN
 from accous.ratio.base import RatioEstimator
 from accous.text import import_extra
 from accous.threads import one_blas_thread
+
+if TYPE_CHECKING:
+    from accous.model.learning import LearningEvent
 
 # --- The last rows of the stream, in an immutable structure that costs about a microsecond per round
 
@@ -280,7 +284,7 @@ def rounds_from_plain(plain: dict[str, Any]) -> RoundLog:
     return RoundLog(blocks, tuple(waiting), last, plain["is_moved"])
 
 
-def rounds_frame(log: RoundLog, read: Read | None, n_rounds: int) -> Any:
+def rounds_frame(log: RoundLog, read: Read | None, n_rounds: int, learned: Sequence[LearningEvent]) -> Any:
     """Return the last 10,000 rounds as a pandas frame.
 
     Parameters
@@ -290,6 +294,8 @@ def rounds_frame(log: RoundLog, read: Read | None, n_rounds: int) -> Any:
         What was read after the last round.
     n_rounds : int
         Number of the last round.
+    learned : sequence of LearningEvent
+        Refits on labels.
     """
     pandas = import_extra("pandas", "history_")
     rows = log.rows(read)[-MAX_ROUNDS:]
@@ -298,7 +304,13 @@ def rounds_frame(log: RoundLog, read: Read | None, n_rounds: int) -> Any:
     }
     for name, codes in _CODES.items():
         columns[name] = [None if np.isnan(each) else codes[int(each)] for each in columns[name]]
-    numbers = pandas.RangeIndex(n_rounds - len(rows) + 1, n_rounds + 1, name="round")
+    first = n_rounds - len(rows) + 1
+    numbers = pandas.RangeIndex(first, n_rounds + 1, name="round")
+    columns |= {"learned": np.zeros(len(rows), dtype=np.int64), "learned_weight": np.zeros(len(rows))}
+    for event in learned:
+        columns["learned_weight"][max(0, event.round - first) :] = event.weight
+        if event.round >= first:
+            columns["learned"][event.round - first] += event.n_new
     return pandas.DataFrame(columns, index=numbers)
 
 

@@ -149,7 +149,6 @@ class OnlineDensityRatio(PooledRatio):
 
     keeps_record: ClassVar[bool] = True
 
-    state_: EnsembleState
     rounds_: PaperRounds
 
     def __init__(

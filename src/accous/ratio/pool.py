@@ -12,7 +12,9 @@ import numpy as np
 from sklearn.base import clone
 
 from accous.arrays import FloatArray, from_plain, to_plain
+from accous.core.ensemble import CompiledRounds, NarrowReference
 from accous.core.pool import LONGEST_LOOK, N_SHAPES, UNCUT, PoolState, RatioPool, SeenRows, distance
+from accous.core.round import OneModel, OneModelRounds
 from accous.exceptions import CheckpointError, ParameterError
 from accous.ratio.base import RatioEstimator
 from accous.ratio.linear import LinearRatio
@@ -104,6 +106,11 @@ def resume_candidates(candidates: Iterable[Any] | None, plain: list[Any], rows: 
     return _measured(members, rows, max_ratio)
 
 
+def _no_candidates(max_ratio: float) -> Candidates:
+    """Return no candidates at all."""
+    return Candidates((), max_ratio, np.empty(0), np.empty((0, 0)))
+
+
 def _measured(members: list[Member], rows: Any, max_ratio: float) -> Candidates:
     """Return candidates with their means and ratios over the reference."""
     found = [_on_reference(number, member, rows, max_ratio) for number, member in enumerate(members)]
@@ -169,11 +176,20 @@ class PoolInUse(NamedTuple):
     given: Candidates
 
 
+class _Learned:
+    """What was learned: the model as the compiled round knows it, or the ensemble and its pool, whichever is known."""
+
+    __slots__ = ("ensemble", "in_use", "model")
+
+    def __init__(self, model: OneModel | None, ensemble: Any = None, in_use: PoolInUse | None = None) -> None:
+        self.model, self.ensemble, self.in_use = model, ensemble, in_use
+
+
 class PooledRatio(LinearRatio):
     """A linear ratio, and the pool that it may have.
 
-    Every round replaces ``in_use_`` as a whole, and it holds the theta that it belongs to. A reader in another thread
-    therefore sees the pooled ratio of one round or the next.
+    Every round replaces what was learned as a whole. A reader in another thread therefore sees the pooled ratio of one
+    round or the next.
     """
 
     pool: str
@@ -183,8 +199,41 @@ class PooledRatio(LinearRatio):
     meta_range: str
 
     pooling_: RatioPool | None
-    in_use_: PoolInUse | None
+    _compiled: OneModelRounds | None
+    _learned: _Learned
     _seen_batch: SeenRows | None
+
+    @property
+    def state_(self) -> Any:
+        """The ensemble after the last round."""
+        learned = self._learned
+        if learned.ensemble is None and learned.model is not None:
+            assert self._compiled is not None
+            learned.ensemble = self._compiled.ensemble_of(learned.model)
+        return learned.ensemble
+
+    @state_.setter
+    def state_(self, state: Any) -> None:
+        self._learned = _Learned(None, state, self.in_use_ if "_learned" in vars(self) else None)
+
+    @property
+    def coef_(self) -> FloatArray:
+        """Current theta."""
+        model = self._learned.model
+        return super().coef_ if model is None else model.arrays.coef[0].copy()
+
+    @property
+    def in_use_(self) -> PoolInUse | None:
+        """The pool after the last round; None without one."""
+        learned = self._learned
+        if learned.in_use is None and learned.model is not None:
+            assert self._compiled is not None
+            learned.in_use = PoolInUse(self._compiled.pool_of(learned.model), _no_candidates(float(self.max_ratio)))
+        return learned.in_use
+
+    @in_use_.setter
+    def in_use_(self, in_use: PoolInUse | None) -> None:
+        self._learned = _Learned(None, self.state_, in_use)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -205,7 +254,7 @@ class PooledRatio(LinearRatio):
 
     def _start(self, X: Any) -> None:
         super()._start(X)
-        self.pooling_ = self.in_use_ = self._seen_batch = None
+        self.pooling_ = self.in_use_ = self._seen_batch = self._compiled = None
         if self._has_pool:
             given = start_candidates(self.candidates, X, float(self.max_ratio))
             self.pooling_ = self._make_pooling(int(self.memory), given)
@@ -213,7 +262,14 @@ class PooledRatio(LinearRatio):
 
     def _make_pooling(self, n_slots: int, given: Candidates) -> RatioPool:
         self._is_free_of_blas = self._is_free_of_blas and not given.members
-        return RatioPool(self.whole_reference_, float(self.max_ratio), n_slots, len(given.members))
+        pool = RatioPool(self.whole_reference_, float(self.max_ratio), n_slots, len(given.members))
+        if (
+            isinstance(self.rounds_, CompiledRounds)
+            and isinstance(self.whole_reference_, NarrowReference)
+            and not given.members
+        ):
+            self._compiled = OneModelRounds(self.rounds_, self.whole_reference_, float(self.max_ratio), pool)
+        return pool
 
     @property
     def pool_(self) -> PoolState | None:
@@ -229,10 +285,14 @@ class PooledRatio(LinearRatio):
     @property
     def is_pooled(self) -> bool:
         """Whether the ratio in use is a mixture of candidates that holds itself back."""
-        return self.in_use_ is not None
+        return self.pooling_ is not None
 
     def pooled(self) -> tuple[FloatArray, float] | None:
         """Return the ratio of every reference row and how far it counts; None without a pool."""
+        model = self._learned.model
+        if model is not None:
+            assert self._compiled is not None
+            return np.minimum(model.pooled, float(self.max_ratio)), self._compiled.share_in_use(model)
         if self.in_use_ is None:
             return None
         state = self.in_use_.state
@@ -293,6 +353,15 @@ class PooledRatio(LinearRatio):
         return None if pool is None else pool.slots.earlier_visit(pool.proportions, this_round)
 
     def _learn(self, X: Any, batch: FloatArray, step_size: float) -> FloatArray:
+        if self._compiled is not None:
+            learned = self._learned
+            model = learned.model
+            if model is None:
+                assert learned.in_use is not None
+                model = self._compiled.model_of(learned.ensemble, learned.in_use.state)
+            model, self._seen_batch = self._compiled.after(model, batch, step_size)
+            self._learned = _Learned(model)
+            return np.empty(0)
         if self.pooling_ is None or self.in_use_ is None:
             return super()._learn(X, batch, step_size)
         pool, given = self.in_use_
@@ -343,7 +412,7 @@ class PooledRatio(LinearRatio):
         """Restore the state that ``state_to_plain`` returned, on the same validated reference."""
         super().state_from_plain(plain, X)
         stored = plain.get("pool")
-        self.pooling_ = self.in_use_ = self._seen_batch = None
+        self.pooling_ = self.in_use_ = self._seen_batch = self._compiled = None
         if stored is not None:
             computed = {name: np.empty((0, 0)) for name in ("slot_ratios", "given_ratios", "reference_ratios")}
             state = from_plain(PoolState, _with_look_counts(stored) | computed)

@@ -51,7 +51,7 @@ def render_page(source: ReportSource) -> str:
         _performance(source, figures),
         _moved(source, figures),
         _segments(source),
-        _folded([*_events(source), *_regimes(source), *_settings(source)]),
+        _folded([*_learned(source), *_events(source), *_regimes(source), *_settings(source)]),
     ]
     return _page(
         f"accous: {source.title}",
@@ -208,6 +208,26 @@ def _events(source: ReportSource) -> list[tuple[str, str]]:
         changes = count(source.n_seasonal, "more change is", "more changes are")
         season = f"<p>{changes} what the same hours or days did before.</p>"
     return [(f"Changes in the inputs: {n_events}", older + table + season)]
+
+
+def _learned(source: ReportSource) -> list[tuple[str, str]]:
+    """Return when the model learned from labels, and its error on labels that it had not learned from."""
+    learning = source.said["learning"]
+    if learning is None or not learning["events"]:
+        return []
+    form = "{:.1%}" if source.snapshot.rules.task.kind == "classifier" else "{:.4g}"
+    rows = []
+    for event in learning["events"][-_MOST_EVENTS:][::-1]:
+        errors = [event[name] for name in ("error_fixed", "error", "error_after")]
+        shown_errors = ["–" if each is None else form.format(each) for each in errors]
+        counts = f"{event['round']:,}", f"{event['n_labels']:,}", f"{event['n_new']:,}"
+        rows.append((*counts, *shown_errors, f"{event['weight']:.0%}"))
+    headings = ["round", "labels", "new", "error without labels", "error before", "error after", "learned part"]
+    note = "<p>Errors are those on labels that the model had not learned from: the new ones, and the next ones.</p>"
+    now = learning["experts"]["learned from labels"]
+    return [
+        (f"Learned from {learning['labels']:,} labels: {now:.0%} of each prediction", note + _table(headings, rows))
+    ]
 
 
 def _regimes(source: ReportSource) -> list[tuple[str, str]]:

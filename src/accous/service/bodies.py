@@ -97,8 +97,6 @@ class Limits:
         Batches that may wait for the learner; beyond, clients are asked to come back.
     queue_bytes : int
         Bytes that their bodies may have together.
-    queue_seconds : float
-        Time that a batch may wait before it is given back unlearned.
     connections : int
         Beyond, only questions about health are answered.
     streams : int
@@ -115,7 +113,6 @@ class Limits:
     head_seconds: float = 15.0
     queue: int = 1_024
     queue_bytes: int = 256 << 20
-    queue_seconds: float = 60.0
     connections: int = 2_000
     streams: int = 500
 
@@ -157,13 +154,11 @@ def too_large(most_bytes: int, headers: dict[str, str] | None = None) -> HttpErr
 
 
 _JSON_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_CSV_TEXT = re.compile(rb'"[^"]*+"')
 _BLOCK = 1 << 20
 # Objects and lists of a request that are not rows: the request itself, its parts and parameters.
 _OTHERS = 64
 # Lists in a row, for columns of vectors.
 _LISTS_IN_ROW = 16
-_MISSING_VALUES = 1_000_000
 
 
 def require_rows(n_rows: int, limits: Limits) -> None:
@@ -191,10 +186,14 @@ def require_json_size(body: bytes, limits: Limits, *, most_objects: int) -> None
     if len(body) <= min(most_objects, limits.rows, limits.columns, limits.values):
         return  # each of them takes a byte at least
     if _is_large(_counts([body]), limits, most_objects) and _is_large(
-        _counts(_outside_texts(body, _JSON_TEXT)), limits, most_objects
+        _counts(_outside_texts(body)), limits, most_objects
     ):
-        most = f"{limits.rows:,} rows, a row {limits.columns:,} columns, and all of them {limits.values:,} values"
-        raise HttpError(413, "too_many_rows", f"A request may have {most}: send several requests.")
+        raise _too_many_values(limits)
+
+
+def _too_many_values(limits: Limits) -> HttpError:
+    most = f"{limits.rows:,} rows, a row {limits.columns:,} columns, and all of them {limits.values:,} values"
+    return HttpError(413, "too_many_rows", f"A request may have {most}: send several requests.")
 
 
 def _counts(pieces: Iterable[bytes]) -> tuple[int, int, int, int]:
@@ -215,26 +214,11 @@ def _is_large(counts: tuple[int, int, int, int], limits: Limits, most_objects: i
     )
 
 
-def require_csv_size(body: bytes, limits: Limits) -> None:
-    """Refuse a table in CSV with too many columns or rows, or whose rows lack most of their values."""
-    n_columns, n_rows, is_in_head = 1, -1 if body.endswith(b"\n") else 0, True
-    for piece in _outside_texts(body, _CSV_TEXT) if b'"' in body else [body]:
-        head, line_end, _ = piece.partition(b"\n")
-        n_columns += head.count(b",") if is_in_head else 0
-        is_in_head &= not line_end
-        n_rows += piece.count(b"\n")
-    require_columns(n_columns, limits)
-    require_rows(n_rows, limits)
-    # A value takes at least the comma behind it, unless lines end early: what they lack would become missing values.
-    if n_columns * n_rows > len(body) + _MISSING_VALUES:
-        raise HttpError(413, "too_large", f"Most of the {n_rows:,} rows are shorter than the head.")
-
-
-def _outside_texts(body: bytes, texts: re.Pattern[bytes]) -> Iterator[bytes]:
+def _outside_texts(body: bytes) -> Iterator[bytes]:
     """Yield what is not between quotes; in blocks, because taking out many texts at once takes much memory."""
     rest = b""
     for start in range(0, len(body), _BLOCK):
-        bare = texts.sub(b"", rest + body[start : start + _BLOCK])
+        bare = _JSON_TEXT.sub(b"", rest + body[start : start + _BLOCK])
         outside, quote, inside = bare.partition(b'"')
         # A text that goes on in the next block; all that matters of it is whether its end escapes what follows.
         n_escapes = len(inside) - len(inside.rstrip(b"\\"))
@@ -454,8 +438,7 @@ def decode_rows(body: bytes, content_type: str, limits: Limits) -> RowsBody | pl
         require_table(decoded.rows, limits)
         return decoded
     if kind == "text/csv":
-        require_csv_size(body, limits)
-        _require_csv_form(body)
+        require_csv(body, limits)
         return _read_csv(body)
     require_arrow_size(body, limits)
     frame = _read_arrow(body)
@@ -492,15 +475,19 @@ def _read_csv(body: bytes) -> pl.DataFrame:
         raise HttpError(400, "malformed_csv", f"The body is not a table in CSV: {_reason(error)}.") from None
 
 
-def _require_csv_form(body: bytes) -> None:
-    """Refuse a column that is there twice, and lines with too few or too many fields: values would move or vanish."""
+def require_csv(body: bytes, limits: Limits) -> None:
+    """Refuse a table that is too large, or whose values would move: a column twice, too few or too many fields."""
+    if body.count(b",") > limits.values:  # before a line becomes a list
+        raise _too_many_values(limits)
     try:
         lines = csv.reader(io.StringIO(body.decode("utf-8-sig"), newline=""), strict=True)
         head = next(lines, [])
+        require_columns(len(head), limits)
         twice = next((name for name, number in Counter(head).items() if number > 1), None)
         if twice is not None:
             raise HttpError(422, "wrong_columns", f"The table has the column {twice[:80]!r} twice.")
-        for fields in lines:
+        for number, fields in enumerate(lines, start=1):
+            require_rows(number, limits)
             if len(fields) != len(head) and (fields or len(head) > 1):
                 found = f"{count(len(fields), 'field')}, and the head has {len(head):,}"
                 raise HttpError(400, "malformed_csv", f"Line {lines.line_num:,} of the table has {found}.")

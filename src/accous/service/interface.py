@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import io
 import json
 import re
 from base64 import b64encode
@@ -320,9 +319,6 @@ def _named(name: str) -> Schema:
 # --- Requests that work on this model as they are
 
 
-_ARROW_EXAMPLE = "/docs/example.arrow"
-
-
 def _ordinary_row(service: Service) -> dict[str, Any]:
     return {plan.name: _ordinary(plan) for plan in service.reader().table_model.encoder.used}
 
@@ -345,10 +341,7 @@ def _requests(service: Service) -> dict[str, Schema]:
     ]
     tables = {
         "text/csv": {"schema": {"type": "string"}, "example": pl.DataFrame([row]).write_csv()},
-        ARROW: {
-            "schema": {"type": "string", "format": "binary"},
-            "examples": {"a row": {"externalValue": _ARROW_EXAMPLE}},
-        },
+        ARROW: {"schema": {"type": "string", "format": "binary"}},
     }
     bodies = {
         "RowsToPredict": {"rows": [row], "include": ["ids", "probabilities", "ratio"]},
@@ -511,7 +504,6 @@ class Pages:
             Endpoint("GET", "/", self.live),
             Endpoint("GET", "/page/view", self.view, access="look"),
             Endpoint("GET", "/docs", self.interface, access="look"),
-            Endpoint("GET", _ARROW_EXAMPLE, self.arrow_example, access="look"),
             Endpoint("GET", "/openapi.json", self.openapi, access="look"),
             Endpoint("GET", "/assets/{name}", self.asset),
             Endpoint("GET", "/favicon.ico", self.icon),
@@ -574,12 +566,6 @@ class Pages:
     async def openapi(self, _request: Request) -> Result:
         """Return the description of the interface."""
         return json_result(interface_of(self._service, self._described))
-
-    async def arrow_example(self, _request: Request) -> Response:
-        """Return a row in Arrow IPC, which JSON cannot hold."""
-        content = io.BytesIO()
-        pl.DataFrame([_ordinary_row(self._service)]).write_ipc_stream(content)
-        return respond(content.getvalue(), ARROW)
 
     async def interface(self, request: Request) -> Response:
         """Return the description as a page."""

@@ -252,7 +252,7 @@ class Executor:
             new, corrected, labels = joined.new, joined.corrected, joined.rows["given"]
             store.set_labels(joined)
             if corrected.height:
-                model.recount_labels(store.labelled())
+                model.recount_labels(store)
             elif new.height:
                 model.count_labels(new)
         self.n_labels += new.height
@@ -352,43 +352,24 @@ def _labels(given: dict[str, str]) -> pl.DataFrame:
 # --- A batch that waits for the learner
 
 
-@dataclass(eq=False, slots=True)
-class Pending:
-    """A batch in the queue; `is_taken` and `is_given_up` change under the learner's lock only.
-
-    Attributes
-    ----------
-    record : Record
-    parsed : Batch or list of Label
-    future : Future
-        Of the result; belongs to the event loop of the request.
-    timer : TimerHandle, optional
-        Gives the batch back when it has waited too long.
-    """
+class Pending(NamedTuple):
+    """A batch in the queue, and the future of its result, which belongs to the event loop of the request."""
 
     record: Record
     parsed: Parsed
     future: asyncio.Future[Result]
-    timer: asyncio.TimerHandle | None = None
-    is_taken: bool = False
-    is_given_up: bool = False
-
-    def resolve(self, result: Result | HttpError) -> None:
-        """Set the result; called in the event loop. The request may have been given up."""
-        if self.timer is not None:
-            self.timer.cancel()
-        if self.future.done():
-            return
-        if isinstance(result, HttpError):
-            self.future.set_exception(result)
-            self.future.exception()  # seen: the client may have gone
-        else:
-            self.future.set_result(result)
 
 
 def _resolve(results: list[tuple[Pending, Result | HttpError]]) -> None:
+    """Set results; called in the event loop. Requests may have been given up."""
     for pending, result in results:
-        pending.resolve(result)
+        if pending.future.done():
+            continue
+        if isinstance(result, HttpError):
+            pending.future.set_exception(result)
+            pending.future.exception()  # seen: the client may have gone
+        else:
+            pending.future.set_result(result)
 
 
 # --- The learner: one thread that logs the pending batches in one piece, learns from them in order, and saves
@@ -428,7 +409,7 @@ class Learner:
         self._save_batches, self._save_seconds = save_batches, save_seconds
         self._queue: SimpleQueue[Pending | None] = SimpleQueue()  # None: look around
         self._n_bytes = 0  # of the bodies in the queue
-        self._in_flight: dict[str, Pending] = {}
+        self._in_flight: dict[str | None, Pending] = {}
         self._lock = threading.Lock()
         self._is_stopping = False
         self._save_error: Exception | None = None
@@ -482,21 +463,16 @@ class Learner:
         Raises
         ------
         HttpError
-            If the queue is full or takes too long, the service stops, or the disk does not take the batch. It does not
-            count then.
+            If the queue is full, the service stops, or the disk does not take the batch. It does not count then.
         """
-        loop = asyncio.get_running_loop()
         with self._lock:
             known = None if record.key is None else self._find_known(record.key, record.digest)
             if isinstance(known, Result):
                 return known
             if known is None:
-                pending = Pending(record, parsed, loop.create_future())
+                pending = Pending(record, parsed, asyncio.get_running_loop().create_future())
                 self._put(pending)
-        if known is not None:
-            return await asyncio.shield(known.future)
-        pending.timer = loop.call_later(self._limits.queue_seconds, self._give_up, pending)
-        return await pending.future
+        return await (pending.future if known is None else asyncio.shield(known.future))
 
     def _find_known(self, key: str, digest: bytes) -> Result | Pending | None:
         stored, pending = self._idempotency.response(key), self._in_flight.get(key)
@@ -515,16 +491,6 @@ class Learner:
             self._in_flight[pending.record.key] = pending
         self._n_bytes += len(pending.record.body)
         self._queue.put(pending)
-
-    def _give_up(self, pending: Pending) -> None:
-        """Give a batch back that the learner has not taken in time; called in the event loop."""
-        with self._lock:
-            if pending.is_taken:
-                return
-            pending.is_given_up = True
-            self._forget(pending)
-        text = "The batch waited too long and was not learned: try again."
-        pending.resolve(HttpError(503, "too_slow", text, headers={"retry-after": "5"}))
 
     # --- the thread ---
 
@@ -549,17 +515,15 @@ class Learner:
         try:
             pending = self._queue.get(timeout=0.0 if self._is_stopping else 1.0)
             while pending is not None:
-                with self._lock:
-                    self._n_bytes -= len(pending.record.body)
-                    pending.is_taken = not pending.is_given_up
-                if pending.is_taken:
-                    group.append(pending)
-                    n_bytes += len(pending.record.body)
+                group.append(pending)
+                n_bytes += len(pending.record.body)
                 if len(group) == _MOST_IN_GROUP or n_bytes >= _MOST_BYTES_IN_GROUP:
                     break
                 pending = self._queue.get_nowait()
         except Empty:
             pass
+        with self._lock:
+            self._n_bytes -= n_bytes
         return None if not group and self._is_stopping and self._queue.empty() else group
 
     def _carry_out(self, group: list[Pending]) -> None:
@@ -596,16 +560,11 @@ class Learner:
             return
         with self._lock:
             for pending, _ in done:
-                self._forget(pending)
+                self._in_flight.pop(pending.record.key, None)
         try:
             done[0][0].future.get_loop().call_soon_threadsafe(_resolve, done)
         except RuntimeError:  # the event loop has ended; nobody waits any more
             LOGGER.warning("%d results have nobody to go to", len(done))
-
-    def _forget(self, pending: Pending) -> None:
-        key = pending.record.key
-        if key is not None and self._in_flight.get(key) is pending:
-            del self._in_flight[key]
 
     # --- saving ---
 

@@ -82,7 +82,7 @@ class Metrics:
         self._effective.set(state["effective_rows"])
         self._recent_labels.set(state["n_labels"])
         self._learned_labels.set(state["learned_labels"])
-        self._alarm.set(float(bool(state["alarm"])))
+        self._alarm.set(float(state["alarm"]))
         for gauge, value in ((self._outside, state["drift"]["outside"]), (self._drift, state["last_drift_round"])):
             gauge.set(float("nan") if value is None else value)
         self._state.clear()
@@ -271,7 +271,6 @@ def state_of(source: ReportSource) -> dict[str, Any]:
     """Return what a model says of itself, with what is the service's own."""
     snapshot, table, labelled = source.snapshot, source.table, source.snapshot.state.labelled
     assert table is not None
-    nothing: dict[str, Any] = {"state": None, "reasons": []} if source.is_empty else {}
     return source.said | {
         "name": source.name,
         "label": table.label,
@@ -282,7 +281,6 @@ def state_of(source: ReportSource) -> dict[str, Any]:
         "effective_rows": snapshot.effective_sample_size,
         "last_drift_round": snapshot.last_drift_round,
         "findings": list(snapshot.drift.coverage.sentences),
-        **nothing,
     }
 
 

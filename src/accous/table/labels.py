@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError
-from accous.model.learning import MOST_LABELS, LearningEvent, draw_rows, is_drawn
+from accous.model.learning import MOST_LABELS, draw_rows, is_drawn
 from accous.table.kinds import ID, LINE, LabelTable, key_texts, read_label_table, require_no_feature
 from accous.table.model import TableModel, load_table_model, open_store, save_table_model
 from accous.table.options import AskOptions, LabelsOptions
@@ -124,7 +124,7 @@ class LabelJob:
         """Measure with labels that the store has just got, then learn from them."""
         model = self.table_model
         if corrected.height:
-            model.recount_labels(store.labelled())
+            model.recount_labels(store)
         else:
             model.count_labels(new)
         if self._options.measure_only:
@@ -154,7 +154,7 @@ class LabelJob:
 
     def _save_recounted(self, store: Store) -> None:
         # The model is saved before the store changes: if that does not happen, the next one to open it does it again.
-        self.table_model.recount_labels(store.labelled())
+        self.table_model.recount_labels(store)
         learn_from_store(self.table_model, store)
         self.table_model.stored = store.position
         save_table_model(self.table_model, self._options.model)
@@ -191,9 +191,10 @@ class LabelJob:
 
     def _places(self, reader: TableReader, store: Store) -> tuple[str, str | None, int | None]:
         """Return what names the rows (key, id or line), its column, and the file whose lines are meant."""
-        options, job = self._options, self.table_model.job
-        usual = None if job is None else job.spec.options.get("key") or None
+        options, usual = self._options, usual_key(self.table_model)
         if options.key is not None:
+            if options.key != usual and usual in reader.columns:
+                raise DataError(f"The rows are named by the column {usual!r}, which {reader.name} has: --key {usual}.")
             return "key", options.key, None
         if options.id is not None:
             return "id", options.id, None
@@ -236,7 +237,6 @@ class LabelJob:
             "repeated": counted.n_repeated,
             "unseen_classes": counted.unseen,
             **found,
-            **({"learned": _to_json(self.table_model.learned_[-1])} if self.table_model.learned_ else {}),
         }
 
     def _require_labels(self, table: LabelTable) -> None:
@@ -270,8 +270,9 @@ def learn_from_store(model: TableModel, store: Store) -> None:
     model.learn_all(rows, start=start, step=ID_STEP)
 
 
-def _to_json(event: LearningEvent) -> dict[str, Any]:
-    return {name: None if value != value else value for name, value in asdict(event).items()}  # noqa: PLR0124 (NaN)
+def usual_key(model: TableModel) -> str | None:
+    """Return the column that names the rows of the model's run; None if it has none."""
+    return None if model.job is None else model.job.spec.options.get("key") or None
 
 
 def _holds_ids(reader: TableReader) -> bool:
@@ -331,6 +332,9 @@ class AskJob:
         if not options.force and Path(options.output).is_file():
             raise DataError(f"{options.output} already exists: give another name, or use --force to replace it.")
         self.table_model: TableModel = load_table_model(options.model, options.estimator)
+        usual = usual_key(self.table_model)
+        if options.key is not None and usual not in (None, options.key):
+            raise DataError(f"The rows of {options.model} are named by the column {usual!r}: --key {usual}.")
         self._seed = int(self.table_model.settings["seed"])
 
     def run(self) -> RowsAsked:

@@ -81,7 +81,7 @@ from accous.table.rows import (
     to_polars,
 )
 from accous.table.runs import Job, LogPosition
-from accous.table.store import Store, StorePosition, first_id
+from accous.table.store import Store, StorePosition, first_id, unpack_scores
 from accous.text import count, did_you_mean, listed
 from accous.threads import CALLBACKS_NAME, Lockable
 
@@ -537,7 +537,7 @@ def labels_of_frame(table: pl.DataFrame, y: Any, usual: str, kind: LabelKind) ->
 def match_frame(
     table: pl.DataFrame, labelled: LabelledRows, predictions: pl.DataFrame, key: str | None
 ) -> pl.DataFrame:
-    """Return the predictions that have a label: ``prediction``, ``round``, ``label`` and the ``row``.
+    """Return the predictions that have a label: ``prediction``, probabilities, ``round``, ``label`` and the ``row``.
 
     They are joined by the key, by the line if both frames have it, or by position.
     """
@@ -552,7 +552,7 @@ def match_frame(
     rows = pl.DataFrame({"place": _places(table, place_column), "label": labelled.labels})
     once = check_labels(rows, "The frame", "position", place_column).rows
     first = rows.with_row_index("row").drop_nulls().unique("place", keep="first").select("place", "row")
-    wanted = [each for each in ("round",) if each in predictions.columns]
+    wanted = [each for each in predictions.columns if each == "round" or each.startswith("p_")]
     made = pl.DataFrame({"place": _places(predictions, place_column), "prediction": predictions["prediction"]})
     made = made.with_columns(place_texts(made["prediction"]).alias("prediction")).hstack(predictions.select(wanted))
     found = made.join(once, on="place", how="inner", maintain_order="left").join(first, on="place", how="left")
@@ -1018,7 +1018,10 @@ class TableModel(TellsStatus, Lockable):
             return rows
         if set(self.encoder.used_columns) <= set(table.columns):
             X = self._usable(self.prepare(table), rows).X[rows]
-        self._measure(X, new["label"], new["prediction"], new["round"])
+        columns, shares = [f"p_{name}" for name in self.kind.names], None
+        if columns and set(columns) <= set(new.columns):
+            shares = new.select(pl.col(columns).cast(pl.Float64)).to_numpy()
+        self._measure(X, new["label"], new["prediction"], new["round"], shares=shares)
         return rows
 
     def _measure(
@@ -1030,10 +1033,14 @@ class TableModel(TellsStatus, Lockable):
         *,
         is_late: bool = True,
         asked: NDArray[np.float64] | None = None,
+        shares: NDArray[np.float64] | None = None,
     ) -> None:
-        """Compare labels with what was predicted, both as text, and note it in the history if they came late."""
+        """Compare labels with what was predicted, both as text, and note it in the history if they came late.
+
+        ``shares`` are the probabilities of classes of the time, if all are known.
+        """
         kind = self.kind
-        values, answers = kind.values(labels), kind.values(predicted)
+        values, answers = kind.values(labels), kind.values(predicted) if shares is None else shares
         self.model.observe(X, values, predicted=answers, probability=asked, learn=False)
         if is_late:
             truths, found = kind.true_answers(labels), kind.true_answers(predicted)
@@ -1054,15 +1061,29 @@ class TableModel(TellsStatus, Lockable):
             features = features_from_json(rows["features"], self.encoder)
             X = None if features is None else features.X
             asked = rows["asked"].cast(pl.Float64).fill_null(np.nan).to_numpy()
-            self._measure(X, rows["given"], rows["predicted"], rows["round"], is_late=is_late, asked=asked)
+            given = (rows["given"], rows["predicted"], rows["round"])
+            self._measure(X, *given, is_late=is_late, asked=asked, shares=self._shares(rows["scores"].to_list()))
 
-    def recount_labels(self, labelled: pl.DataFrame) -> None:
-        """Measure anew with all labels of a store, in the order in which they came, as if there had been no others."""
+    def _shares(self, packed: list[bytes | None]) -> NDArray[np.float64] | None:
+        """Return the probabilities of the time; None of numbers, and if other classes were known then."""
+        for names in (self.kind.names, kind_of(self.model.task_).names):
+            found = unpack_scores(packed, len(names))
+            if names and not np.isnan(found).any():
+                return found
+        return None
+
+    def recount_labels(self, store: Store) -> None:
+        """Measure anew with all labels of a store, in the order in which they came, as if there had been no others.
+
+        None of them becomes younger by it.
+        """
+        labelled = store.labelled()
         with self.lock():
             self.model.forget_labels()
             self.history.forget_labels()
             for (batch,), rows in labelled.group_by("label_batch", maintain_order=True):
                 self.count_labels(rows, is_late=batch != 0)
+            self.model.age_labels(store.position.rows_since(labelled))
 
     def _new_classes(self, values: NDArray[Any]) -> list[str]:
         """Return the names of new classes; raise a DataError for some while a run has no column for them."""

@@ -27,7 +27,7 @@ STORE_NAME = "predictions.sqlite"
 KEEP_DAYS, MOST_ROWS, MOST_FEATURES = 90, 1_000_000, 100_000
 """Days and rows that are kept, and of how many rows the features are: labels come for rows of the last weeks."""
 
-_APPLICATION, _VERSION = 0x6163636F, 1
+_APPLICATION, _VERSION, _MOST_BATCHES = 0x6163636F, 1, 1_000
 _LONGEST_VALUE, _SECONDS_TO_WAIT, _SECONDS_OF_DAY = 16 << 20, 10.0, 86_400
 # A journal that ends so names the journal of several databases, which SQLite would remove. This store is one alone.
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
@@ -246,12 +246,30 @@ class StorePosition:
         Days after which predictions are forgotten.
     asked_id : int
         The last prediction of a service when it was asked which rows to label.
+    came : tuple of int
+        The last id when each of the last thousand files of labels came.
     """
 
     last_id: int = 0
     n_batches: int = 0
     keep_days: int = KEEP_DAYS
     asked_id: int = 0
+    came: tuple[int, ...] = ()
+
+    def with_batch(self) -> StorePosition:
+        """Return this after one more file of labels."""
+        return replace(self, n_batches=self.n_batches + 1, came=(*self.came, self.last_id)[-_MOST_BATCHES:])
+
+    def without_batch(self, batch: int) -> StorePosition:
+        """Return this without a file of labels and those after it."""
+        return replace(self, n_batches=batch - 1, came=self.came[: batch - 1 - self.n_batches])
+
+    def rows_since(self, labelled: pl.DataFrame) -> IntArray:
+        """Return how many rows of the stream have come since each label; those of batch 0 came with their rows."""
+        batch, ids = labelled["first_batch"].to_numpy(), labelled["id"].to_numpy()
+        came = np.array((0, *self.came), dtype=np.int64)
+        place = np.clip(batch - (self.n_batches - len(self.came)), 0, len(self.came))
+        return np.maximum(0, self.last_id - np.where(batch == 0, ids, came[place])) // ID_STEP
 
 
 @dataclass(frozen=True)
@@ -533,18 +551,24 @@ class Store:
                     for number, given, label, label_batch in parts
                 ]
                 self._connection.executemany(_SET_LABEL, values)
-        self.position = replace(self.position, n_batches=batch)
+        self.position = self.position.with_batch()
 
     def _earlier(self, ids: list[int]) -> list[tuple[int, str | None]]:
         return [self._one("SELECT id, earlier FROM predictions WHERE id = ?", number) for number in ids]
 
     def labelled(self) -> pl.DataFrame:
-        """Return all rows that have a label, in the order in which the labels came; ``given`` is the label."""
+        """Return all rows that have a label, in the order in which the labels came.
+
+        ``given`` is the label, and ``first_batch`` when the row had its first one.
+        """
+        first = "coalesce(json_extract(p.earlier, '$[0][1]'), p.label_batch)"
         found = self._rows(
-            f"SELECT {_COLUMNS} FROM predictions AS p WHERE p.label_batch IS NOT NULL ORDER BY p.label_batch, p.id"
+            f"SELECT {_COLUMNS}, {first} FROM predictions AS p WHERE p.label_batch IS NOT NULL "
+            "ORDER BY p.label_batch, p.id"
         )
         with _plainly(self._path):
-            return pl.DataFrame(found, schema=_TYPES, orient="row").with_columns(given=pl.col("label"))
+            rows = pl.DataFrame(found, schema=_TYPES | {"first_batch": pl.Int64}, orient="row")
+            return rows.with_columns(given=pl.col("label"))
 
     def undo_last(self) -> int:
         """Take the last batch of labels back, those that it replaced come back; return how many labels it had."""
@@ -553,7 +577,7 @@ class Store:
             return 0
         with self.changing():
             n_labels = self._undo(batch)
-        self.position = replace(self.position, n_batches=batch - 1)
+        self.position = self.position.without_batch(batch)
         return n_labels
 
     def _undo(self, batch: int) -> int:
