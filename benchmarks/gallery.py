@@ -121,12 +121,12 @@ def table() -> str:
     return markdown(("stream", *MODELS.values(), "healthy", "degraded", "uncertain"), lines)
 
 
-STYLES: dict[str, dict[str, Any]] = {
-    "fixed": {"linestyle": (0, (3, 3)), "linewidth": 1.6},
-    "boosted": {"linestyle": "-", "linewidth": 1.4},
-    "used": {"linestyle": "-", "linewidth": 3.0},
+STYLES: dict[str, tuple[str, dict[str, Any]]] = {
+    "fixed": ("fixed", {"linestyle": (0, (3, 3)), "linewidth": 1.6}),
+    "weights": ("boosted", {"linestyle": "-", "linewidth": 1.4}),
+    "labels": ("used", {"linestyle": "-", "linewidth": 3.0}),
 }
-"""By the name of their colour, in the order of the models."""
+"""Colour and line of the models that are drawn."""
 
 
 def draw() -> None:
@@ -144,9 +144,9 @@ def draw_case(name: str, palette: Palette) -> Figure:
     places: list[Any] = [look["row"] - N_REFERENCE for look in looks]
     if times is not None:
         places = [datetime.fromisoformat(text) for text in times]
-    for (each, label), (colour, style) in zip(MODELS.items(), STYLES.items(), strict=True):
+    for each, (colour, style) in STYLES.items():
         errors = [100 * look["errors"][each] for look in looks]
-        above.plot(places, errors, label=label, color=getattr(palette, colour), **style)
+        above.plot(places, errors, label=MODELS[each], color=getattr(palette, colour), **style)
     said = [look["said"]["labels"] for look in looks]
     value, low, high = (np.array([100 * one[each] for one in said]) for each in ("value", "low", "high"))
     below.fill_between(places, low, high, color=palette.used, alpha=0.25, linewidth=0, label="90 % interval")

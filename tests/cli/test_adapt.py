@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from accous.cli import main
 from accous.model.performance import UNSEEN
+from accous.table.kinds import ClassKind
 from accous.table.model import load_table_model
 from tests.cli.tables import fit_model, make_tables
 
@@ -55,6 +57,26 @@ def test_the_predictions_are_those_of_a_plain_loop(learns_first):
     assert main([*ADAPT, "--batch-size", "7", *["--learn-first"] * learns_first]) == 0
     require_same(pl.read_csv("predictions.csv"), expected)
     assert expected["ratio"].std() > 0.1
+
+
+def test_trees_that_predict_rows_ahead_write_what_they_write_round_by_round(monkeypatch):
+    options = ["--drop", "id", "--estimator", "boosting", "--adaptation", "always"]
+    fit_model(Path(), make_tables()[0], *options, name="trees")
+    shutil.copytree("trees", "again")
+    n_rows, scores = [], ClassKind.scores
+
+    def counting(kind, model, X):
+        n_rows.append(len(X))
+        return scores(kind, model, X)
+
+    monkeypatch.setattr(ClassKind, "scores", counting)
+    assert main(["adapt", "trees", "stream.csv", "-o", "ahead.csv", "--batch-size", "5"]) == 0
+    assert max(n_rows) > 5
+    assert load_table_model("trees").model.n_refits_ > 0
+    monkeypatch.setattr("accous.table.adapt._Ahead.scores", lambda *_: None)
+    assert main(["adapt", "again", "stream.csv", "-o", "each.csv", "--batch-size", "5"]) == 0
+    ahead, each = (pl.read_csv(name).drop("id") for name in ("ahead.csv", "each.csv"))
+    assert ahead.equals(each)
 
 
 def test_a_new_round_starts_when_the_column_changes():

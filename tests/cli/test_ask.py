@@ -138,6 +138,23 @@ def test_what_cannot_be_asked_is_refused(model, options):
     assert main(["ask", "model", "stream.csv", "-o", "x.csv", *options]) == 2
 
 
+def test_rows_that_were_noted_before_a_kill_are_not_lost(model):
+    first = ask("-n", "20", "--key", "id")
+    Path("to_label.csv").rename("to_label.csv.predicting")  # killed between the store and the file
+    assert ask("-n", "20", "--key", "id").equals(first)
+    Path("more.csv.predicting").write_text("id,kind\n1,b\n")  # killed while it wrote
+    assert not set(ask("-n", "20", "--key", "id", output="more.csv")["id"]) & set(first["id"])
+
+
+def test_rows_are_found_by_key_in_another_file_too(model):
+    rows = pl.read_csv("stream.csv")
+    rows[::-1].write_csv("stream.csv")
+    asked = ask("-n", "30", "--key", "id", "--with-predictions")
+    then = pl.read_csv("predictions.csv").select("id", then="prediction")
+    assert asked.drop("label", "prediction").equals(asked.select("id").join(rows, on="id", maintain_order="left"))
+    assert (asked["prediction"] == asked.join(then, on="id", maintain_order="left")["then"]).all()
+
+
 def test_the_key_is_that_of_the_run(model, capsys):
     assert main(["ask", "model", "stream.csv", "-n", "5", "-o", "x.csv", "--key", "kind"]) == 1
     assert "named by the column 'id'" in capsys.readouterr().err
@@ -166,7 +183,7 @@ def test_a_file_taken_back_leaves_no_trace_and_labels_do_not_become_younger(fold
     give(here, keys[100:200], labels[100:200])
     before = accous.load("model")
     assert before.model.state_.labelled.arrived.tolist() == [600] * 100 + [900] * 100
-    give(here, keys[150:300], ["yes"] * 150)
+    give(here, keys[200:350], ["yes"] * 150)
     with_wrong = rows_of_store(Path("model"))
     shutil.copy(f"model/{STORE_NAME}", "ahead.sqlite")
     assert main(["labels", "model", "--undo", "--quiet"]) == 0

@@ -169,6 +169,31 @@ def test_labels_count_once_also_if_the_command_is_killed(forks, tmp_path, n_kill
         assert found[1][name] == content, name
 
 
+@pytest.mark.parametrize("n_kills", [3, pytest.param(30, marks=pytest.mark.slow)])
+def test_questions_are_asked_once_also_if_the_command_is_killed(forks, tmp_path, n_kills):
+    reference, stream = make_tables()
+    reference.write_csv(tmp_path / "reference.csv")
+    stream.drop("label").write_csv(tmp_path / "stream.csv")
+    run_well(forks, tmp_path, ["fit", "reference.csv", "--label", "label", "-o", "fresh", "--drop", "id"])
+    found, seconds, n_killed, chance = [], 0.0, 0, random.Random(n_kills)
+    for kills in (0, n_kills):
+        shutil.copytree(tmp_path / "fresh", tmp_path / "model", dirs_exist_ok=True)
+        (tmp_path / "model" / STORE_NAME).unlink(missing_ok=True)
+        for name in ("first.csv", "second.csv"):
+            arguments = ["ask", "model", "stream.csv", "-n", "40", "--key", "id", "-o", name]
+            while not (tmp_path / name).exists():
+                after = chance.uniform(0.0, 1.2) * seconds if n_killed < kills else None
+                ended = run(forks, tmp_path, arguments, kill_after=after)
+                n_killed += ended.returncode == KILLED
+                seconds = seconds or ended.cpu_seconds
+        names = ("first.csv", "second.csv")
+        found.append([(tmp_path / name).read_bytes() for name in names] + [rows_of_store(tmp_path / "model")])
+        for name in names:
+            (tmp_path / name).unlink()
+    assert n_killed > 0
+    assert found[0] == found[1]
+
+
 @pytest.mark.slow
 def test_two_hundred_kills_on_a_real_file(forks, tmp_path, data_folder):
     table = datasets.load_acs_employment()

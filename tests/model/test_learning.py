@@ -203,28 +203,28 @@ def test_labels_of_a_certain_kind_are_learned_and_do_not_measure():
 
 
 def test_what_was_learned_can_be_seen():
-    model = play(make_model("auto", 600), n_windows=3)
+    model = play(make_model(), n_windows=3)
     found = model.snapshot().to_json()["learning"]
     assert (found["labels"], found["waiting"], len(found["events"])) == (300, 0, 3)
-    assert found["experts"]["learned from labels"] == model.learned_[-1].weight == 0.99
+    assert found["experts"]["learned from labels"] == model.learned_[-1].weight > 0.9
     first, second, last = found["events"]
-    assert first["error_after"] == second["error"] < 0.5 < first["error"]
-    assert last["error_after"] is None
+    assert (first["error_after"], second["error_after"], last["error_after"]) == (second["error"], last["error"], None)
+    assert last["error"] < first["error"]
     history = model.history_
     assert history["learned"].tolist() == [100, 100, 100]
     assert history["learned_weight"].tolist() == [event.weight for event in model.learned_]
 
 
-def test_a_first_file_that_tells_nothing_gets_no_more_than_its_prior_weight():
+def test_the_first_labels_are_believed_as_far_as_half_of_them_prove_the_other_half():
     rng = np.random.default_rng(0)
     model = make_model("auto", 600)
     X, _ = make_rows(400, 4)
-    model.adapt(X).observe(X, rng.integers(0, 2, 400))  # labels at random
-    assert model.learned_[0].weight > 0.9  # the old relation is gone: the fixed model is sure and wrong
+    model.adapt(X).observe(X, rng.integers(0, 2, 400))  # the old relation is gone: the fixed model is sure and wrong
+    assert model.learned_[0].weight > 0.9
     model = make_model("auto", 600)
     X, y = make_rows(400, 4)
     model.adapt(X).observe(X, y)
-    assert model.learned_[0].weight < 0.7
+    assert model.learned_[0].weight < 0.85
 
 
 # --- `ask` ------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ STATE: dict[str, Any] = {
     "rows": 90,
     "drift": {"columns": [], "events": [], "outside": 0.25},
     "effective_rows": 10.0,
-    "learned_labels": 40,
+    "learning": {"labels": 40},
     "last_drift_round": 4,
 }
 """What a model of ours may say, as far as metrics read it."""

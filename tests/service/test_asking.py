@@ -70,10 +70,11 @@ def test_labels_are_counted_then_learned_from_and_a_crash_changes_nothing(forks,
                 server = Server(forks, tmp_path / name)
         server.wait_for_rounds(len(batches))
         client = server.client
-        wait_for(lambda client=client: client.get("/v1/state").json()["learned_labels"] == 200, "reading")
+        wait_for(lambda client=client: client.get("/v1/state").json()["learning"]["labels"] == 200, "reading")
         view = client.get("/page/view").json()
-        assert [each[:3] for each in view["learned"]][:2] == [["6", "200", "40"], ["5", "160", "40"]]
-        before, after = view["learned"][-1][3:5]
+        rows = view["learned"]["rows"]
+        assert [each[:3] for each in rows][:2] == [["6", "200", "40"], ["5", "160", "40"]]
+        before, after = rows[-1][4:6]
         assert float(before.rstrip("%")) > float(after.rstrip("%")), "it has recovered"
         assert server.stop() == 0
     assert answers["killed"] == answers["model"]

@@ -112,7 +112,6 @@ def test_the_state_is_what_the_model_says_of_itself(forks, model, numbers):
         "as_of_round": 20,
         "last_drift_round": 0,
         "labelled_rows": 0,
-        "learned_labels": 0,
         "findings": [],
     }
 

@@ -538,7 +538,7 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         has_trees = self._pair is not None and len(self.task_) + len(kept) >= FEWEST_ROWS_OF_TREES
         if self._pair is not None:
             share = self.combination_.share if has_trees else 0.0
-        if np.isnan(kept.answers[:, 1]).all():
+        if np.isnan(kept.answers[:, 1]).any():
             kept = self._judged_by_halves(replace(learning, share=share))
         if has_trees:
             share = choose_share(self.combination_, kept, has_classes=has_classes)

@@ -715,6 +715,7 @@ class LogisticErm:
         n_coefs = self._problem.n_scores * self._problem.design.shape[1]
         self.rounds_between_checks = min(256, 32 * (1 + n_coefs // 64))
         self.is_quick_to_cross_fit = self._problem.has_small_hessian and n_coefs <= _FEW_COEFS
+        self._has_rare_class = np.bincount(labels, minlength=len(classes)).min() < 2
 
     def fit(self, weights: FloatArray, previous: LinearPredictor | None) -> LinearPredictor:
         """Minimise the weighted objective, starting from the previous predictor."""
@@ -759,7 +760,7 @@ class LogisticErm:
         problem = self._problem
         if not problem.has_small_hessian:
             return by_folds(problem.labels, n_folds, lambda rows, rest: self._fit_part(weights, fitted, rows, rest))
-        if np.bincount(problem.labels, minlength=problem.n_classes).min() < 2:
+        if self._has_rare_class:
             return None
         return leave_one_out_scores(problem, weights, self._to_scaled(fitted.coefs))
 

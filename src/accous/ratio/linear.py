@@ -208,6 +208,7 @@ class LinearRatio(RatioEstimator):
 
     def state_from_plain(self, plain: dict[str, Any], X: Any) -> None:
         """Restore the state that ``state_to_plain`` returned, on the same validated reference."""
+        self._check_parameters()  # whoever wrote them: a loop over intervals of length 0 would never end
         row_map = map_from_plain(plain["row_map"], self.feature_map, X)
         self._start_with(row_map, plain["gradient_indices"], X, plain["feature_bound"])
         self.step_size_ = plain["step_size"]

@@ -184,6 +184,10 @@ class _Learned:
     def __init__(self, model: OneModel | None, ensemble: Any = None, in_use: PoolInUse | None = None) -> None:
         self.model, self.ensemble, self.in_use = model, ensemble, in_use
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keep what was learned and not what was read of it: reading changes no pickle."""
+        return _Learned, (None, self.ensemble, self.in_use) if self.model is None else (self.model,)
+
 
 class PooledRatio(LinearRatio):
     """A linear ratio, and the pool that it may have.

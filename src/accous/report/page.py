@@ -36,6 +36,7 @@ from accous.text import count
 TONES = {HEALTHY: "good", UNCERTAIN: "thin", DEGRADED: "bad"}
 NOTES = {
     "performance": "Each point is a mean over some rounds. Where labels came, they take the place of what is expected.",
+    "learned": "Errors are those on labels that the model had not learned from: the new ones, and the next ones.",
     "moved": "Share of rows in the reference and in recent rows. The percentage is the column's share in the shift.",
 }
 _SHORT_CELL = 24  # characters
@@ -210,20 +211,25 @@ def _events(source: ReportSource) -> list[tuple[str, str]]:
     return [(f"Changes in the inputs: {n_events}", older + table + season)]
 
 
-def _learned(source: ReportSource) -> list[tuple[str, str]]:
-    """Return when the model learned from labels, and its error on labels that it had not learned from."""
-    learning = source.said["learning"]
-    if learning is None or not learning["events"]:
-        return []
+def learned_rows(source: ReportSource) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Return the headings and the last 20 refits on labels, with the errors on labels that were not learned from."""
     form = "{:.1%}" if source.snapshot.rules.task.kind == "classifier" else "{:.4g}"
     rows = []
-    for event in learning["events"][-_MOST_EVENTS:][::-1]:
+    for event in (source.said["learning"] or {"events": []})["events"][-_MOST_EVENTS:][::-1]:
         errors = [event[name] for name in ("error_fixed", "error", "error_after")]
         shown_errors = ["–" if each is None else form.format(each) for each in errors]
         counts = f"{event['round']:,}", f"{event['n_labels']:,}", f"{event['n_new']:,}"
         rows.append((*counts, *shown_errors, f"{event['weight']:.0%}"))
-    headings = ["round", "labels", "new", "error without labels", "error before", "error after", "learned part"]
-    note = "<p>Errors are those on labels that the model had not learned from: the new ones, and the next ones.</p>"
+    return ["round", "labels", "new", "error without labels", "error before", "error after", "learned part"], rows
+
+
+def _learned(source: ReportSource) -> list[tuple[str, str]]:
+    """Return when the model learned from labels, and its error on labels that it had not learned from."""
+    headings, rows = learned_rows(source)
+    if not rows:
+        return []
+    learning = source.said["learning"]
+    note = f"<p>{NOTES['learned']}</p>"
     now = learning["experts"]["learned from labels"]
     return [
         (f"Learned from {learning['labels']:,} labels: {now:.0%} of each prediction", note + _table(headings, rows))

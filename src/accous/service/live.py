@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN, Action
 from accous.report.figures import ReportSource, headline, headline_notes, performance_figure, report_source
-from accous.report.page import NOTES, TONES, event_rows, render_page, tile_rows
+from accous.report.page import NOTES, TONES, event_rows, learned_rows, render_page, tile_rows
 from accous.table.history import COUNTS, MEANS
 from accous.table.model import TableModel
 from accous.text import LOGGER
@@ -81,7 +81,7 @@ class Metrics:
         self.rows.set(state["rows"])
         self._effective.set(state["effective_rows"])
         self._recent_labels.set(state["n_labels"])
-        self._learned_labels.set(state["learned_labels"])
+        self._learned_labels.set(learned_labels(state))
         self._alarm.set(float(state["alarm"]))
         for gauge, value in ((self._outside, state["drift"]["outside"]), (self._drift, state["last_drift_round"])):
             gauge.set(float("nan") if value is None else value)
@@ -100,10 +100,15 @@ class Metrics:
         return found
 
 
+def learned_labels(state: dict[str, Any]) -> int:
+    """Return how many labels the predictor in use has learned from."""
+    return int(state["learning"]["labels"]) if state["learning"] is not None else 0
+
+
 # --- What the live page shows, as plain values: the verdict first, then numbers, charts and changes
 
 
-_MOST_MOVED = _MOST_LEARNED = 10
+_MOST_MOVED = 10
 _NOTHING = "\N{EN DASH}"
 
 
@@ -138,27 +143,13 @@ def page_view(source: ReportSource, state: dict[str, Any]) -> dict[str, Any]:
             for each in drift["columns"][:_MOST_MOVED]
         ],
         "changes": {"headings": headings, "rows": rows, "all": len(drift["events"])},
-        "learned": learned_rows(source),
+        "learned": dict(zip(("headings", "rows"), learned_rows(source), strict=True)) | {"note": NOTES["learned"]},
         "findings": state["findings"],
     }
 
 
 # Where the command line has a command, the service has an address.
 _ADDRESSES = {Action.LABEL: " Ask /v1/ask which, and send their labels to /v1/labels."}
-
-
-def learned_rows(source: ReportSource) -> list[list[str]]:
-    """Return the last refits on labels, the latest first: the error on labels that came before it and after it.
-
-    Both are of labels that the model had not learned from.
-    """
-    events, is_number = source.snapshot.learned, source.metric.is_of_numbers
-    errors = [_said(each.error if is_number else f"{each.error:.1%}") for each in events] + [_NOTHING]
-    rows = [
-        [f"{each.round:,}", f"{each.n_labels:,}", f"{each.n_new:,}", before, after, f"{each.weight:.0%}"]
-        for each, before, after in zip(events, errors, errors[1:], strict=False)
-    ]
-    return rows[: -_MOST_LEARNED - 1 : -1]
 
 
 def _said(value: float | str | None) -> str:
@@ -277,7 +268,6 @@ def state_of(source: ReportSource) -> dict[str, Any]:
         "task": table.settings.get("task", "classification"),
         "reference_rows": len(snapshot.state.weights),
         "labelled_rows": 0 if labelled is None else len(labelled),
-        "learned_labels": snapshot.learned[-1].n_labels if snapshot.learned else 0,
         "effective_rows": snapshot.effective_sample_size,
         "last_drift_round": snapshot.last_drift_round,
         "findings": list(snapshot.drift.coverage.sentences),

@@ -27,7 +27,7 @@ from accous.service.app import Service, make_app
 from accous.service.bodies import BatchReader, Limits
 from accous.service.interface import Gate, Tokens, read_token_file
 from accous.service.learner import Learner, OwnedModel, open_owned, prepare_to_predict
-from accous.service.live import Metrics, Reading, ReadingTimer
+from accous.service.live import Metrics, Reading, ReadingTimer, learned_labels
 from accous.table.model import load_table_model
 from accous.table.options import ServeOptions
 from accous.text import LOGGER
@@ -244,15 +244,15 @@ def events_of(reading: Reading, before: Reading | None) -> list[tuple[str, Any]]
     state = reading.state
     found: list[tuple[str, Any]] = []
     if before is not None:
-        since, n_learned = before.state["rounds"], before.state["learned_labels"]
+        since = before.state["rounds"]
         found += [("drift", each) for each in state["drift"]["events"] if each["round"] > since]
         if before.state["state"] not in (None, state["state"]):
             change = {"from": before.state["state"], "to": state["state"], "reasons": state["reasons"]}
             found.append(("state", {"rounds": state["rounds"], **change}))
         if state["alarm"] and not before.state["alarm"]:
             found.append(("alarm", {"rounds": state["rounds"], "since": state["alarm_since"]}))
-        if state["learned_labels"] != n_learned:
-            found.append(("learned", {"rounds": state["rounds"], "labels": state["learned_labels"]}))
+        if learned_labels(state) not in (0, learned_labels(before.state)):
+            found.append(("learned", {"rounds": state["rounds"], **state["learning"]["events"][-1]}))
     return [*found, ("reading", {name: state[name] for name in _SHOWN})]
 
 

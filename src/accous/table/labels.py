@@ -287,6 +287,9 @@ def _holds_ids(reader: TableReader) -> bool:
 # --- accous ask: which rows to label
 
 
+_PLACE = "\0place"  # no column of a table has this name
+
+
 @dataclass(frozen=True)
 class RowsAsked:
     """What was asked.
@@ -345,10 +348,29 @@ class AskJob:
             settled = store.settled("key" if options.key else "line", source)
             rows, n_predicted = self._find(store, source)
             free = rows.filter(~pl.col("place").is_in(settled))
-            chosen, probability = self._choose(free, store)
-            store.mark_asked(chosen["id"].to_list(), [probability] * chosen.height)
-            self._write(chosen)
-        return RowsAsked(rows.height, free.height, chosen.height, n_predicted)
+            n_asked = self._n_written(rows)
+            if not n_asked:
+                chosen, probability = self._choose(free, store)
+                store.mark_asked(chosen["id"].to_list(), [probability] * chosen.height)
+                self._write(chosen)
+        self._unfinished.replace(options.output)
+        return RowsAsked(rows.height, free.height + n_asked, n_asked or chosen.height, n_predicted)
+
+    @property
+    def _unfinished(self) -> Path:
+        """Where the rows are written until the store has noted them."""
+        return Path(predicting_path(self._options.output))
+
+    def _n_written(self, rows: pl.DataFrame) -> int:
+        """Return how many rows a command wrote that was killed after they were noted; 0 if there was none such."""
+        if not self._unfinished.is_file():
+            return 0
+        try:
+            names = pl.read_csv(self._unfinished, columns=[self._options.key or LINE], infer_schema=False).to_series()
+        except pl.exceptions.PolarsError:  # it was killed while it wrote
+            return 0
+        noted = rows.filter(pl.col("asked").is_not_null() & pl.col("label").is_null())["place"]
+        return len(names) if names.is_in(noted.to_list()).all() else 0
 
     def _find(self, store: Store, source: int | None) -> tuple[pl.DataFrame, int]:
         """Return the predictions of all rows of the stream, made now where there were none, and how many those are."""
@@ -400,7 +422,7 @@ class AskJob:
 
     def _write(self, chosen: pl.DataFrame) -> None:
         """Write the rows as they are in the stream, with the line or the key, and an empty column for the label."""
-        options, label, wanted = self._options, self.table_model.label, set(chosen["line"].to_list())
+        options, label, wanted = self._options, self.table_model.label, chosen["place"].to_list()
         table, pieces = self._open(), []
         columns = [name for name in table.columns if name != label]
         try:
@@ -408,16 +430,16 @@ class AskJob:
                 if chunk is not None:
                     lines = pl.Series(LINE, chunk.lines)
                     frame = chunk.frame if options.key else chunk.frame.select(lines, *columns)
-                    pieces.append(frame.filter(lines.is_in(list(wanted))))
+                    # By the key, not by the line of the prediction, which may be one of another file.
+                    place = key_texts(chunk.frame[options.key] if options.key else lines).alias(_PLACE)
+                    pieces.append(frame.with_columns(place).filter(place.is_in(wanted)))
         finally:
             table.close()
-        found = pl.concat(pieces)
+        found = pl.concat(pieces).unique(_PLACE, keep="first", maintain_order=True)
         if options.with_predictions:
-            found = found.with_columns(chosen.sort("line")["predicted"].alias("prediction"))
-        found = found.with_columns(pl.lit(None, pl.String).alias(label))
-        unfinished = Path(predicting_path(options.output))
-        found.write_csv(unfinished)
-        unfinished.replace(options.output)
+            predicted = chosen.select(pl.col("place").alias(_PLACE), pl.col("predicted").alias("prediction"))
+            found = found.join(predicted, on=_PLACE, how="left", maintain_order="left")
+        found.drop(_PLACE).with_columns(pl.lit(None, pl.String).alias(label)).write_csv(self._unfinished)
 
     def _open(self) -> TableReader:
         options, widths = self._options, self.table_model.settings.get("widths", {})

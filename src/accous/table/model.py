@@ -601,15 +601,21 @@ class RoundResult:
 
 
 def predict_and_adapt(
-    model: AdaptiveEstimator, kind: LabelKind, X: NDArray[np.float64], *, learns_first: bool, needs_ratio: bool
+    model: AdaptiveEstimator,
+    kind: LabelKind,
+    X: NDArray[np.float64],
+    scores: NDArray[np.float64] | None = None,
+    *,
+    learns_first: bool,
+    needs_ratio: bool,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Play a round of the model; return the scores and the ratios of its rows, NaN if those are not needed."""
+    """Play a round of the model; return scores, unless they are known, and ratios of its rows, NaN if not needed."""
     if learns_first:
         model.adapt(X)
         return kind.scores(model, X), ratios_of(model, X, needs_ratio=needs_ratio)
     # A pool judges the rows before it learns from them: their ratios cost next to nothing then.
     is_kept = needs_ratio and model.ratio_.is_pooled
-    scores = kind.scores(model, X)
+    scores = kind.scores(model, X) if scores is None else scores
     ratios = ratios_of(model, X, needs_ratio=needs_ratio and not is_kept)
     model.adapt(X)
     return scores, model.ratio_.batch_ratio() if is_kept else ratios
@@ -780,6 +786,7 @@ class TableModel(TellsStatus, Lockable):
         marks: Marks | None = None,
         *,
         learns_first: bool = False,
+        scores: NDArray[np.float64] | None = None,
         count_errors: Callable[[NDArray[Any]], tuple[int, float, float]] | None = None,
         times: NDArray[np.float64] | None = None,
         needs_ratio: bool = True,
@@ -793,6 +800,8 @@ class TableModel(TellsStatus, Lockable):
         marks : Marks, optional
             What the rows show in single columns.
         learns_first : bool, default=False
+        scores : array of shape (n_rows,) or (n_rows, n_scores), optional
+            Of the rows, by the predictor before the round, if they are known.
         count_errors : callable, optional
             Takes the answers of the rows; returns the counts of `RoundResult` for the history.
         times : array of shape (n_rows,), optional
@@ -803,7 +812,9 @@ class TableModel(TellsStatus, Lockable):
         with self.lock():
             before = self.model.state_
             kind = self.kind
-            scores, ratios = predict_and_adapt(self.model, kind, X, learns_first=learns_first, needs_ratio=needs_ratio)
+            scores, ratios = predict_and_adapt(
+                self.model, kind, X, scores, learns_first=learns_first, needs_ratio=needs_ratio
+            )
             if times is not None:
                 self._watch_season(X, times, before.watch.column_parts)
             if marks is not None:

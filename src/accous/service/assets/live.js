@@ -52,8 +52,9 @@ function show(next) {
   showTiles();
   showMoved(next.moved);
   showChanges(next.changes, before);
-  byId("part-learned").hidden = !next.learned.length;
-  fill("learned", [table(["round", "labels", "new", "error before", "error after", "weight in predictions"], next.learned)]);
+  byId("part-learned").hidden = !next.learned.rows.length;
+  setText("learned-note", next.learned.note);
+  fill("learned", [table(next.learned.headings, next.learned.rows)]);
   byId("part-findings").hidden = !next.findings.length;
   fill("findings", next.findings.map((text) => element("li", "", text)));
   setText("chart-note", next.chart_note);
