@@ -125,8 +125,7 @@ from accous.validation import (
 _ROWS_OF_ROUND, _NEVER = 10, 1 << 62
 _SECONDS_BETWEEN_LOGS = 2.0
 _MOST_MISSED = 0.1  # by so much fewer rows, the past refutes an interval
-# Most of the time of a fit goes into trees, and each of more than two classes has its own.
-_FOLDS_OF_TWO_CLASSES, _FOLDS_OF_MORE = 3, 2
+_FOLDS_OF_PAIR = 3  # most of the time of a fit goes into trees
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
 
 
@@ -1021,8 +1020,7 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
     def _pair_recipe(
         self, pair: LinearAndTrees, combination: Combination, rows: Any, weights: FloatArray, *, keeps_splits: bool
     ) -> PairRecipe:
-        n_folds = _FOLDS_OF_TWO_CLASSES if self.task_.n_outputs == 1 else _FOLDS_OF_MORE
-        trees = EstimatorRecipe(pair.trees, keeps_splits=keeps_splits, n_folds=n_folds)
+        trees = EstimatorRecipe(pair.trees, keeps_splits=keeps_splits, n_folds=_FOLDS_OF_PAIR)
         return PairRecipe(self._linear_recipe(rows, weights), trees, combination)
 
     def _read_measures(self) -> None:
