@@ -40,6 +40,9 @@ SOME_SHAPES: tuple[Shape, ...] = (
     (100_000, 12, 5, 2), (1000, 5, 1, 2), (1000, 64, 5, 2), (10_000, 64, 5, 10), (1000, 512, 5, 2), (5000, 512, 5, 10),
 )  # fmt: skip
 
+# Reference rows, features, batch rows, rounds, and when to refit.
+MEANS = ((1000, 12, 1, 2000, "auto"), (1000, 12, 1, 2000, "always"), (5000, 64, 5, 600, "auto"))
+
 
 # --- what a round is compared with --------------------------------------------------------------------------------
 
@@ -106,6 +109,31 @@ def measure_age(n_rounds: int) -> Row:
     model = at_round(model, n_rounds)
     times = time_in_turns({"adapt": lambda call: model.adapt(batches[call % len(batches)])})
     return {"round": n_rounds, "adapt_seconds": times["adapt"], "n_learners": len(model.ratio_.learner_lengths_)}
+
+
+def measure_mean(n_reference: int, n_features: int, batch_size: int, n_rounds: int, refit: str) -> Row:
+    """Return the mean seconds of a round over a stream that jumps every 200 rounds, all safeguards included."""
+    rng = np.random.default_rng(0)
+    y, centres = rng.integers(0, 2, n_reference), rng.normal(size=(2, n_features)) / np.sqrt(n_features)
+    X = centres[y] + rng.normal(size=(n_reference, n_features))
+    means = rng.normal(scale=0.5, size=(-(-n_rounds // 200), n_features)).repeat(200, axis=0)
+    batches = [mean + rng.normal(size=(batch_size, n_features)) for mean in means[:n_rounds]]
+    model = AdaptiveClassifier(refit=refit).fit(X, y)
+    for batch in batches[:100]:
+        model.adapt(batch)
+    bare, seconds = BareArithmetic(model), {"adapt": 0.0, "bare": 0.0}
+    for first in range(100, n_rounds, 20):
+        some = batches[first : first + 20]
+        start = time.process_time()
+        for batch in some:
+            model.adapt(batch)
+        middle = time.process_time()
+        for _ in some:
+            bare.run()
+        seconds["adapt"] += (middle - start) / (n_rounds - 100)
+        seconds["bare"] += (time.process_time() - middle) / (n_rounds - 100)
+    sizes = {"n_reference": n_reference, "n_features": n_features, "batch_size": batch_size, "refit": refit}
+    return sizes | {f"{name}_seconds": each for name, each in seconds.items()}
 
 
 def prepare(shape: Shape) -> tuple[AdaptiveClassifier, list[FloatArray]]:
@@ -226,9 +254,13 @@ def main() -> None:
     with threadpool_limits(1):
         rows = [measure_round(shape) for shape in track(shapes, "rounds")]
         ages = [measure_age(n_rounds) for n_rounds in track((100, 10_000, 1_000_000), "ages")]
+        means = [measure_mean(*case) for case in MEANS]
     table = speed_table(rows, ages)
     print(table)
-    keep("speed", {"rounds": rows, "ages": ages})
+    for mean in means:
+        sizes = ", ".join(f"{name} {value}" for name, value in mean.items() if not name.endswith("seconds"))
+        print(f"mean over rounds with jumps ({sizes}): {mean['adapt_seconds'] / mean['bare_seconds']:.2f} of bare")
+    keep("speed", {"rounds": rows, "ages": ages, "means": means})
     fill("performance.md", {"speed": table})
     draw(rows, ages)
 

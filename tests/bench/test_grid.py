@@ -334,6 +334,8 @@ def test_a_failed_run_is_recorded_and_gets_another_chance(
         def fit(self, X: Any, y: Any) -> None:
             raise RuntimeError("not today")
 
+        adapt = predict = fit
+
         def __repr__(self) -> str:
             return "Fails()"
 
