@@ -48,7 +48,7 @@ from accous.diagnostics.performance import (
 from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN, History, judge, start_alarm, tolerance_of
 from accous.threads import one_blas_thread
 from benchmarks.data import NUMBER_STREAMS, STREAMS, prepare, read_stream
-from benchmarks.pages import RESULTS, fill, markdown
+from benchmarks.pages import RESULTS, markdown
 from benchmarks.peers.processes import ENVIRONMENTS, Peer, PeerError
 
 MOST_ROWS = 12_000
@@ -367,7 +367,7 @@ def _first_rejection(limit: float, parts: list[tuple[int, float]], batch: int, s
 
 
 def main() -> None:
-    """Print the tables, and write them into the page."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--boosting", action="store_true", help="predict by boosting alone")
     parser.add_argument("--draws", type=int, default=2, help="draws of labels for each window (default 2)")
@@ -387,8 +387,6 @@ def main() -> None:
         tables["performance alarms"] = markdown(head, alarms(options.alarms))
     for table in tables.values():
         print(table)
-    if not options.boosting:
-        fill("trust.md", tables)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from tests.cli.late_labels import N_ROWS, labels, run, write
 
 pytestmark = pytest.mark.usefixtures("predicted_folder")
 FIELDS = {"state", "alarm", "alarm_since", "metric", "value", "low", "high", "basis", "at_fit", "n_labels", "rounds"}
-FIELDS |= {"rows", "reasons", "advice", "metrics", "segments", "drift"}
+FIELDS |= {"rows", "reasons", "advice", "metrics", "segments", "drift", "learning"}
 BY_ID = ["--key", "id"]
 
 

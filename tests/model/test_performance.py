@@ -340,7 +340,7 @@ def test_json_has_everything_that_surfaces_ask_for(model):
     found = model.snapshot().to_json(["roc_auc", "recall:1"], by="x0")
     json.dumps(found, allow_nan=False)
     keys = "state alarm alarm_since metric value low high basis at_fit n_labels rounds rows reasons advice metrics"
-    assert found.keys() == {*keys.split(), "segments", "drift"}
+    assert found.keys() == {*keys.split(), "segments", "drift", "learning"}
     assert found["metrics"]["roc_auc"].keys() == {"value", "low", "high", "basis", "at_fit"}
     assert {"segment", "value", "low", "high", "n_labels"} <= found["segments"][0].keys()
     moved = found["drift"]["columns"][0]

@@ -164,10 +164,10 @@ def _bounded(metric: Metric, predicted: NDArray[Any], probabilities: FloatArray)
 
 HEALTHY, DEGRADED, UNCERTAIN = "healthy", "degraded", "uncertain"
 
-# With labels, chosen with all streams of `benchmarks.performance` in view: none of them is a test of these numbers.
+# Chosen with all streams of `benchmarks.performance` in view: none of them is a test of these numbers.
 _SHARE_OF_BOUND = 0.78  # of the half of an interval of 90 %: a bound that holds in 90 % on one side
 _MOST_LOSS, _MOST_LOSS_OF_NUMBERS = 2.0, 1.5  # tolerances within which the bound of a healthy model lies
-# Without labels, on half of the streams; the other half reports.
+# Without labels:
 _MOST_EXPECTED = 0.75  # of the tolerance, within which the expected value lies
 _LITTLE_DRIFT, _MORE_DRIFT, _MUCH_DRIFT = 0.3, 0.2, 0.85  # always little, more than in the windows, never little
 _MOST_MOVED = 0.3
