@@ -85,7 +85,7 @@ fuzz: $(STAMP) ## forged states, folders and logs, then mutated tables and damag
 test-machines: $(STAMP) ## parts of the suite as other processors, a busy machine and one core would run them
 	$(RUN) -m tests.machines
 
-bench: $(STAMP) ## measure speed, accuracy on streams with known answers, refits, and what the model tells
+bench: $(STAMP) ## measure speed, accuracy on streams with known answers, and what the model tells
 	$(RUN) -m benchmarks.speed
 	$(RUN) -m benchmarks.startup
 	$(RUN) -m benchmarks.cli_throughput
@@ -93,7 +93,6 @@ bench: $(STAMP) ## measure speed, accuracy on streams with known answers, refits
 	$(RUN) -m benchmarks.keyed
 	$(VENV)/bin/accous bench run table3 --contenders 'FIX,OLRE,Accous (paper),accous,oracle' --jobs 2
 	$(VENV)/bin/accous bench report results/table3
-	$(RUN) -m benchmarks.refits
 	$(RUN) -m benchmarks.figures
 
 bench-peers: $(STAMP) $(PEERS:%=$(PEER_ENVS)/%/.installed) ## compare the one-step ratios and the label-free risk with those of other packages

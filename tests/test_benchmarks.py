@@ -23,7 +23,6 @@ from benchmarks import (
     keyed,
     pages,
     pool,
-    refits,
     service,
     speed,
     startup,
@@ -39,7 +38,7 @@ needs_streams = pytest.mark.skipif(
 )
 
 SCRIPTS = (
-    cli_throughput, defaults, figures, gallery, harm, keyed, peers, pool, refits, service, speed, startup,
+    cli_throughput, defaults, figures, gallery, harm, keyed, peers, pool, service, speed, startup,
 )  # fmt: skip
 
 
@@ -225,15 +224,6 @@ def test_a_model_put_into_a_later_round_has_the_learners_of_that_round():
     later.adapt(drifting_batches(1)[0])
     assert later.n_rounds_ == 10_001
     assert np.all(np.isfinite(later.ratio_.coef_))
-
-
-def test_refits_always_and_less_often():
-    (always, share_of_always), (auto, share_of_auto) = (
-        refits.run_policy(5, "Sin", policy, n_rounds=60) for policy in ("always", "auto")
-    )
-    assert share_of_always == 1.0
-    assert 0.0 < share_of_auto < 0.8
-    assert auto == pytest.approx(always, abs=0.02)
 
 
 # --- the pool -----------------------------------------------------------------------------------------------------

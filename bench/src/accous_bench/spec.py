@@ -133,7 +133,7 @@ class Spec:
         """
         for key, entries in chosen.items():
             for entry in entries:
-                _require_known(f"The spec {self.name}", entry, getattr(self, key))
+                _require_known(f"'{key}' of the spec {self.name}", entry, getattr(self, key))
         parts: dict[str, Any] = {key: tuple(entries) for key, entries in chosen.items()}
         return replace(self, **parts)
 
@@ -190,7 +190,7 @@ def _require_known(what: str, name: object, known: Sequence[object]) -> None:
     if name not in known:
         names = [str(each) for each in known]
         meant = did_you_mean(str(name), names)
-        raise ParameterError(f"{what} has no {name!r}{meant}; it knows {', '.join(names) or 'none'}.")
+        raise ParameterError(f"{what} has no {name!r}{meant}, only {', '.join(names) or 'none'}.")
 
 
 def read_spec(path: Path) -> Spec:

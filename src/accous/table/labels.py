@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.exceptions import DataError
+from accous.exceptions import DataError, ParameterError
 from accous.model.learning import MOST_LABELS, draw_rows, is_drawn
 from accous.table.kinds import ID, LINE, LabelTable, key_texts, read_label_table, require_no_feature
 from accous.table.model import TableModel, load_table_model, open_store, save_table_model
@@ -194,7 +194,9 @@ class LabelJob:
         options, usual = self._options, usual_key(self.table_model)
         if options.key is not None:
             if options.key != usual and usual in reader.columns:
-                raise DataError(f"The rows are named by the column {usual!r}, which {reader.name} has: --key {usual}.")
+                raise ParameterError(
+                    f"The rows are named by the column {usual!r}, which {reader.name} has: --key {usual}."
+                )
             return "key", options.key, None
         if options.id is not None:
             return "id", options.id, None
@@ -337,7 +339,7 @@ class AskJob:
         self.table_model: TableModel = load_table_model(options.model, options.estimator)
         usual = usual_key(self.table_model)
         if options.key is not None and usual not in (None, options.key):
-            raise DataError(f"The rows of {options.model} are named by the column {usual!r}: --key {usual}.")
+            raise ParameterError(f"The rows of {options.model} are named by the column {usual!r}: --key {usual}.")
         self._seed = int(self.table_model.settings["seed"])
 
     def run(self) -> RowsAsked:
