@@ -46,7 +46,7 @@ def test_every_measurement_has_five_seeds_and_predicts_first(name: str) -> None:
     ("old", "new", "complaint"),
     [
         ('"uLSIF"', '"uLSFI"', "no contender 'uLSFI'"),
-        ('"Squ"]', '"Sqr"]', "shifts has no 'Sqr'; it knows Lin, Squ"),
+        ('"Squ"]', '"Sqr"]', "shifts has no 'Sqr', only Lin, Squ"),
         ('["gaussian"]', '["gauss"]', "no data set 'gauss'"),
         ("rounds = [24]", "rounds = [-24]", "rounds must be an integer of at least 1, got -24"),
         ("rounds = [24]", "rounds = [24, 24]", "rounds names an entry twice"),
@@ -110,7 +110,9 @@ def test_a_part_of_the_grid_can_be_chosen(write_spec: WriteSpec) -> None:
     spec = read_spec(write_spec())
     part = spec.only(contenders=["accous"], seeds=[1])
     assert {(run.names["contender"], run.names["seed"]) for run in part.runs()} == {("accous", 1)}
-    with pytest.raises(ParameterError, match="The spec small has no 'KMM'; it knows FIX, uLSIF, accous, oracle"):
+    with pytest.raises(
+        ParameterError, match="'contenders' of the spec small has no 'KMM', only FIX, uLSIF, accous, oracle"
+    ):
         spec.only(contenders=["KMM"])
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.evidence import plot_attribution, plot_history, plot_performance
 from accous.diagnostics.performance import Estimate
-from accous.diagnostics.plots import plot_attribution, plot_history, plot_performance
 from accous.exceptions import DataError, MissingExtraError
 
 ESTIMATES = [Estimate("error", 0.2, 0.1, 0.3, "expected", 0.15, 0)] * 3

@@ -151,6 +151,6 @@ def test_no_rows_and_estimators_without_sets():
 
 
 def test_plots_are_the_only_thing_that_needs_matplotlib(library_forks):
-    modules = "accous.model.snapshot, accous.diagnostics.plots"
+    modules = "accous.model.snapshot, accous.diagnostics.evidence"
     code = f"import sys; import {modules}; sys.exit('matplotlib' in sys.modules)"
     library_forks.run(code, kind="code")

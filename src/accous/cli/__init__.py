@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from accous.cli import adapt, backtest, demo, fit, labels, report, serve, spark, status
+from accous.cli import adapt, demo, fit, labels, serve, spark, status
 from accous.cli.options import command
 from accous.exceptions import AccousError, MissingExtraError, ParameterError
 from accous.table.options import (
@@ -32,14 +32,14 @@ __all__ = ["COMMANDS", "app", "main", "make_app"]
 
 COMMANDS: dict[Callable[..., int], str] = {
     command(demo.DemoOptions, demo.demo): demo.EXAMPLES,
-    command(BacktestOptions, backtest.backtest): backtest.EXAMPLES,
+    command(BacktestOptions, fit.backtest): fit.BACKTEST_EXAMPLES,
     command(FitOptions, fit.fit): fit.EXAMPLES,
     command(AdaptOptions, adapt.adapt): adapt.EXAMPLES,
     command(PredictOptions, adapt.predict): adapt.PREDICT_EXAMPLES,
     status.status: status.EXAMPLES,
     command(AskOptions, labels.ask): labels.ASK_EXAMPLES,
     command(LabelsOptions, labels.labels): labels.EXAMPLES,
-    report.report: report.EXAMPLES,
+    status.report: status.REPORT_EXAMPLES,
     command(ServeOptions, serve.serve): serve.EXAMPLES,
     command(spark.SparkOptions, spark.spark): spark.EXAMPLES,
 }

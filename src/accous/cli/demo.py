@@ -20,7 +20,7 @@ import typer
 
 from accous.cli import simulated
 from accous.cli.options import ProgressBar, compile_with_notice, remarks_console, results_console, say
-from accous.cli.report import require_html
+from accous.cli.status import require_html
 from accous.exceptions import DataError, ParameterError
 from accous.table.options import LARGEST_SEED, AdaptOptions, AskOptions, FitOptions, LabelsOptions, between, one_of
 from accous.text import count

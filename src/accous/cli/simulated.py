@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from accous.cli.options import ProgressBar, compile_with_notice, remarks_console, results_console, say
-from accous.cli.report import write_page
+from accous.cli.status import write_page
 from accous.exceptions import DataError, ParameterError
 from accous.table.options import FitOptions, ServeOptions
 from accous.text import count, import_extra

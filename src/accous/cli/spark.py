@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from accous.cli.options import remarks_console, say
-from accous.cli.report import require_html, write_page
+from accous.cli.status import require_html, write_page
 from accous.exceptions import DataError, ParameterError
 from accous.table.options import ModelFolder, Quiet
 from accous.text import count, require_extra

@@ -20,8 +20,7 @@ from joblib import Parallel, delayed
 
 from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN
 from accous.exceptions import CheckpointError, DataError, ParameterError
-from accous.keyed.adapter import KeyedAdapter
-from accous.keyed.readings import KeyReading
+from accous.keyed.adapter import KeyedAdapter, KeyReading
 from accous.keyed.shared import KeyEvent, Predictions
 from accous.keyed.state import StateFormat
 from accous.model.estimators import AdaptiveRegressor

@@ -141,7 +141,7 @@ class Backtest:
 
     def plot(self) -> Any:
         """Draw estimated and measured errors of the replays; needs matplotlib."""
-        from accous.diagnostics.plots import plot_backtest
+        from accous.diagnostics.evidence import plot_backtest
 
         return plot_backtest(self.looks, self.scale)
 
