@@ -156,10 +156,10 @@ def test_rows_are_found_by_key_in_another_file_too(model):
 
 
 def test_the_key_is_that_of_the_run(model, capsys):
-    assert main(["ask", "model", "stream.csv", "-n", "5", "-o", "x.csv", "--key", "kind"]) == 1
+    assert main(["ask", "model", "stream.csv", "-n", "5", "-o", "x.csv", "--key", "kind"]) == 2
     assert "named by the column 'id'" in capsys.readouterr().err
     name = fill(ask("-n", "5", "--key", "id"))
-    assert main(["labels", "model", name, "--key", "kind"]) == 1
+    assert main(["labels", "model", name, "--key", "kind"]) == 2
     assert "--key id" in capsys.readouterr().err
     pl.read_csv(name).rename({"id": "number"}).write_csv("renamed.csv")
     assert main(["labels", "model", "renamed.csv", "--key", "number", "--quiet"]) == 0

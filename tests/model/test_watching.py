@@ -222,4 +222,4 @@ model = accous.AdaptiveClassifier().fit(X, X[:, 0] > 0)
 print(model.status_.state)
 """
     run = library_forks.run(code, kind="code")
-    assert (run.stdout, run.stderr) == ("uncertain\n", "")
+    assert (run.stdout, run.stderr) == ("None\n", "")

@@ -171,6 +171,7 @@ _MOST_LOSS, _MOST_LOSS_OF_NUMBERS = 2.0, 1.5  # tolerances within which the boun
 _MOST_EXPECTED = 0.75  # of the tolerance, within which the expected value lies
 _LITTLE_DRIFT, _MORE_DRIFT, _MUCH_DRIFT = 0.3, 0.2, 0.85  # always little, more than in the windows, never little
 _MOST_MOVED = 0.3
+_MOST_SCATTER, _MOST_SCATTER_OF_NUMBERS = 3.0, 2.0  # tolerances within which two deviations of the backtest's gaps lie
 _FEWEST_WINDOWS = 3
 
 
@@ -184,6 +185,7 @@ class Finding(StrEnum):
     LABELS_UNDECIDED = "labels_undecided"
     EXPECTED_BEYOND = "expected_beyond"
     BACKTEST_HELD = "backtest_held"
+    BACKTEST_SCATTERED = "backtest_scattered"
     NO_BACKTEST = "no_backtest"
     INPUTS_AS_BEFORE = "inputs_as_before"
     INPUTS_MOVED = "inputs_moved"
@@ -306,6 +308,7 @@ def judge(
     tolerance: float,
     moved: float = 0.0,
     alarm: bool = False,
+    has_learned: bool = False,
     also: tuple[Reason, ...] = (),
 ) -> Status:
     """Return the state of the model.
@@ -322,7 +325,8 @@ def judge(
         Loss above that at fit that is still healthy (`tolerance_of`).
     moved : float
         How far predictions have moved (`accous.diagnostics.performance.moved`).
-    alarm : bool
+    alarm, has_learned : bool
+        Whether the alarm is on, and whether the model has learned from all labels.
     also : tuple of Reason
         Further findings to name; they decide nothing.
     """
@@ -333,7 +337,7 @@ def judge(
     else:
         found = _without_labels(metric, now, history, drift, moved, tolerance)
     state, reasons = found
-    return Status(state, alarm, (*reasons, *also), advise(state, metric, now, tolerance))
+    return Status(state, alarm, (*reasons, *also), advise(state, metric, now, tolerance, has_learned=has_learned))
 
 
 def _losses(metric: Metric, now: Estimate) -> tuple[float, float, float]:
@@ -366,8 +370,11 @@ def _without_labels(
     if drift <= _MUCH_DRIFT and low + min(0.0, gaps.min(initial=0.0)) > tolerance:
         return DEGRADED, [beyond, few]
     worse = max(0.0, float(gaps.sum()) / max(1, n_windows))
+    scatter = 2.0 * float(gaps.std(ddof=1)) if n_windows > 1 else 0.0
+    most_scatter = tolerance * (_MOST_SCATTER_OF_NUMBERS if metric.is_of_numbers else _MOST_SCATTER)
     doubts = (
         (n_windows < _FEWEST_WINDOWS, Reason(Finding.NO_BACKTEST, n_windows)),
+        (scatter > most_scatter, Reason(Finding.BACKTEST_SCATTERED, scatter)),
         (
             drift > min(_MUCH_DRIFT, max(_LITTLE_DRIFT, history.drift + _MORE_DRIFT)),
             Reason(Finding.INPUTS_MOVED, drift),
@@ -381,9 +388,9 @@ def _without_labels(
     return HEALTHY, [Reason(Finding.INPUTS_AS_BEFORE, drift), Reason(Finding.BACKTEST_HELD, n_windows), few]
 
 
-def advise(state: str, metric: Metric, now: Estimate, tolerance: float) -> Advice:
+def advise(state: str, metric: Metric, now: Estimate, tolerance: float, *, has_learned: bool = False) -> Advice:
     """Return what to do: label so many recent rows, refit, or nothing."""
-    if state == DEGRADED and now.basis == "labels":
+    if state == DEGRADED and now.basis == "labels" and not has_learned:
         return Advice(Action.LEARN, now.n_labels)
     if state == HEALTHY and now.basis == "labels":
         return Advice(Action.NOTHING)
@@ -414,6 +421,7 @@ TEXTS: dict[Finding | Action, str] = {
     Finding.LABELS_ARRIVED: "{n:,} more labels merely arrived: they decide nothing, because their rows were not drawn.",
     Finding.EXPECTED_BEYOND: "Inputs have moved to where the model is worse: expected loss {x:.3g}.",
     Finding.BACKTEST_HELD: "In {n:,} windows of the reference the expected value held.",
+    Finding.BACKTEST_SCATTERED: "In windows of the reference the truth was up to {x:.3g} away from the expected value.",
     Finding.NO_BACKTEST: "The reference has {n:,} windows in order of time: too few to believe the expected value.",
     Finding.INPUTS_AS_BEFORE: "Inputs have moved hardly further than in the reference (drift {x:.2f} of 1).",
     Finding.INPUTS_MOVED: "Inputs have moved further than in the reference (drift {x:.2f} of 1).",

@@ -295,6 +295,7 @@ class Snapshot:
             tolerance=self.tolerance,
             moved=0.0 if held.calibration is None else moved(held.calibration.held_out, self.recent),
             alarm=alarm is not None and alarm.process.is_on,
+            has_learned=self.state.learning is not None and bool(self.state.learning.kept.is_learned.all()),
             also=self._further_reasons,
         )
         return replace(found, alarm_since=None if alarm is None else alarm.since)
