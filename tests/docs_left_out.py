@@ -12,7 +12,6 @@ _INSTALLS = "installs packages; `make wheel` installs the wheel in an empty envi
 # Whole pages.
 PAGES_LEFT_OUT = {
     DOCS / "service.md": "tests/service/test_service_guide.py runs all of it, with a server",
-    DOCS / "results.md": "takes days",
 }
 
 # Single commands, without their remarks.
@@ -20,7 +19,6 @@ COMMANDS_LEFT_OUT = {
     ROOT / "README.md": {
         "make demo": "sets up an environment; the command that it runs is on docs/start.md",
         "make test": "runs these tests",
-        "accous serve model/": "runs until it is stopped; tests/service/test_service_guide.py starts and asks it",
     },
     DOCS / "start.md": {"pip install '.[cli,plot]'": _INSTALLS},
     DOCS / "deep.md": {"pip install 'accous[deep]'": _INSTALLS},

@@ -21,6 +21,7 @@ from benchmarks import (
     gallery,
     harm,
     keyed,
+    labels,
     pages,
     pool,
     service,
@@ -86,7 +87,7 @@ def tables_of(name):
     if name == "bench-peers":
         rows = [row for row in pages.kept("peers") if "aim" in row]
         return peers.speed_table(rows) + "\n" + peers.agreement_table(rows)
-    return {"gallery": gallery.table}[name]()
+    return {"gallery": gallery.table, "labels": labels.table}[name]()
 
 
 SWEEPS = {"sweep defaults", "sweep losses"}  # their rows are not kept

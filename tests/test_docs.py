@@ -184,7 +184,15 @@ NAMED_MODULE = re.compile(r"(?<![\w/.-])(accous(?:_bench)?(?:\.[A-Za-z_]\w*)+)(?
 ENDINGS = ("png", "svg", "pdf", "html", "csv", "egg", "load")
 # A group of entry points, and what was there once, which the changelog names.
 NO_MODULES = {"accous.commands", "accous.bench", "accous.bench.contenders"}
-FILES_OF_THE_READER = {"client.py", "my_contenders.py", "my_shift.py", "parcels.py", "score.py", "train.py"}
+FILES_OF_THE_READER = {
+    "client.py",
+    "my_contenders.py",
+    "my_data.py",
+    "my_shift.py",
+    "parcels.py",
+    "score.py",
+    "train.py",
+}
 
 
 @cache
