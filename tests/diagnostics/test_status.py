@@ -8,7 +8,18 @@ import pytest
 
 from accous.diagnostics.metrics import read_metric
 from accous.diagnostics.performance import Estimate
-from accous.diagnostics.status import TEXTS, Action, Advice, Finding, History, Reason, judge, text_of, tolerance_of
+from accous.diagnostics.status import (
+    TEXTS,
+    Action,
+    Advice,
+    Finding,
+    History,
+    Reason,
+    advise,
+    judge,
+    text_of,
+    tolerance_of,
+)
 
 ERROR, AUC = (read_metric(name, [0, 1]) for name in ("error", "roc_auc"))
 MAE, BIAS = (read_metric(name, None) for name in ("mean_absolute_error", "bias"))
@@ -109,3 +120,13 @@ def test_every_code_has_a_text_of_at_most_25_words_and_one_number():
         == "1,200 recent labels show it within the tolerance of the value at fit."
     )
     assert text_of(Advice(Action.LABEL, 140)) == "Label 140 recent rows to know it within the tolerance."
+
+
+def test_while_the_alarm_is_on_there_is_something_to_do():
+    now = Estimate("error", 0.1, 0.08, 0.12, "labels", 0.1, 200)
+    assert advise("healthy", ERROR, now, 0.05).code == Action.NOTHING
+    assert advise("healthy", ERROR, now, 0.05, alarm=True).code == Action.LABEL
+    assert advise("degraded", ERROR, now, 0.05).code == Action.LEARN
+    asked = advise("degraded", ERROR, now, 0.05, has_learned=True)
+    assert asked.code == Action.LABEL
+    assert str(asked) == text_of(asked)

@@ -129,7 +129,9 @@ def _print(snapshot: TableSnapshot, found: dict[str, Any], metrics: list[str], b
     if by is not None:
         own = read(None)
         rows = [(each["segment"], *_numbers(own, each)) for each in found["segments"][:_MOST_SEGMENTS]]
-        console.print(_table(f"{own.name} by {by}", (by, "now", "interval", "at fit"), rows))
+        n_more = len(found["segments"]) - len(rows)
+        title = f"{own.name} by {by}" + (f", the worst {len(rows)} of {len(found['segments'])}" if n_more else "")
+        console.print(_table(title, (by, "now", "interval", "at fit"), rows))
     moved = found["drift"]["columns"][:_MOST_COLUMNS]
     if moved:
         values = [(each["name"], _value(each["then"]), _value(each["now"])) for each in moved]

@@ -214,6 +214,9 @@ class Reason:
     code: Finding
     number: float
 
+    def __str__(self) -> str:
+        return text_of(self)
+
 
 @dataclass(frozen=True)
 class Advice:
@@ -221,6 +224,9 @@ class Advice:
 
     code: Action
     n: int = 0
+
+    def __str__(self) -> str:
+        return text_of(self)
 
     def command(self, model: str = "MODEL", stream: str = "STREAM") -> str:
         """Return what to type, with capitals for files that are not known; empty if there is nothing."""
@@ -337,7 +343,9 @@ def judge(
     else:
         found = _without_labels(metric, now, history, drift, moved, tolerance)
     state, reasons = found
-    return Status(state, alarm, (*reasons, *also), advise(state, metric, now, tolerance, has_learned=has_learned))
+    return Status(
+        state, alarm, (*reasons, *also), advise(state, metric, now, tolerance, alarm=alarm, has_learned=has_learned)
+    )
 
 
 def _losses(metric: Metric, now: Estimate) -> tuple[float, float, float]:
@@ -388,11 +396,13 @@ def _without_labels(
     return HEALTHY, [Reason(Finding.INPUTS_AS_BEFORE, drift), Reason(Finding.BACKTEST_HELD, n_windows), few]
 
 
-def advise(state: str, metric: Metric, now: Estimate, tolerance: float, *, has_learned: bool = False) -> Advice:
+def advise(
+    state: str, metric: Metric, now: Estimate, tolerance: float, *, alarm: bool = False, has_learned: bool = False
+) -> Advice:
     """Return what to do: label so many recent rows, refit, or nothing."""
     if state == DEGRADED and now.basis == "labels" and not has_learned:
         return Advice(Action.LEARN, now.n_labels)
-    if state == HEALTHY and now.basis == "labels":
+    if state == HEALTHY and now.basis == "labels" and not alarm:
         return Advice(Action.NOTHING)
     return Advice(Action.LABEL, rows_to_label(metric, now, tolerance))
 
