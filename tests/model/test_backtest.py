@@ -385,7 +385,7 @@ def test_fit_and_backtest_take_times_in_any_order_and_refuse_others(found):
 
 def test_labels_that_turn_round_are_seen(found):
     assert (found.verdict != "do not adapt", found.evidence.n_looks >= 5) == (True, True)
-    assert found.evidence.fixed.shift < 0.02
+    assert found.evidence.shift < 0.02
     frame = pd.DataFrame(found.table())
     assert len(frame) == len(found.looks)
     assert frame.loc[0, "error_fixed"] == found.looks[0].error_fixed

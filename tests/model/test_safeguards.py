@@ -1,6 +1,5 @@
 """What limits harm: the guard, the veto and when it is reconsidered, weights that are shrunk, and what they cost."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from accous import KLIEP, ULSIF, AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
-from accous.diagnostics.evidence import NO_EVIDENCE
+from accous.diagnostics.evidence import Evidence
 from accous.model import safeguards as guards
 from accous.model.round import is_check_due
 from accous.model.tasks import ClassTask
@@ -26,8 +25,7 @@ NAN = float("nan")
 
 
 def evidence(unexplained=0.0, drift=0.0, gain=0.0):
-    found = replace(NO_EVIDENCE.fixed, unexplained=unexplained)
-    return replace(NO_EVIDENCE, n_looks=12, fixed=found, drift=drift, gain=gain)
+    return Evidence(n_looks=12, shift=0.0, unexplained=unexplained, drift=drift, gain=gain)
 
 
 @pytest.mark.parametrize(

@@ -124,10 +124,10 @@ def print_backtest(found: Backtest | None, *, is_ordered: bool) -> None:
         how = found.how if found.later_classes else ""  # `accous backtest` says more
         sentences: tuple[str, ...] = (found.sentences[0], how, found.sentences[1])
     elif is_ordered:
-        sentences = ("Nothing is verified: the reference has too few rows to replay them.",)
+        sentences = ("Nothing was replayed: the reference has too few rows to replay them.",)
     else:
         hint = "If its rows have one, use --time COL or --ordered."
-        sentences = (f"Nothing is verified: the reference has no order in time. {hint}",)
+        sentences = (f"Nothing was replayed: the reference has no order in time. {hint}",)
     say(results_console(), *filter(None, sentences))
 
 

@@ -67,60 +67,30 @@ class Look:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Residuals:
-    """How far the truth was from the estimates of one predictor, in shares of the loss that counts as 1.
-
-    Attributes
-    ----------
-    mean : float
-        Mean of truth minus estimate.
-    shift : float
-        By how much the truth exceeded the estimate on average, beyond what sampling explains.
-    spread : float
-        Root mean square of truth minus estimate around that shift, without the noise of the blocks.
-    spread_down : float
-        The same of negative residuals, where the estimate was too high.
-    unexplained : float
-        Root mean square of truth minus estimate beyond what sampling explains, of the blocks and of the estimate, by
-        the lower end of one standard error: a few looks of a short reference are no proof.
-    """
-
-    mean: float
-    shift: float
-    spread: float
-    spread_down: float
-    unexplained: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class Evidence:
     """What a backtest showed.
 
     Attributes
     ----------
     n_looks : int
-    fixed, adapted : Residuals
+    shift : float
+        By how much the error of the fixed predictor exceeded its estimate on average, beyond what sampling explains,
+        in shares of the loss that counts as 1, like all that follows.
+    unexplained : float
+        Root mean square of truth minus estimate beyond what sampling explains, of the blocks and of the estimate, by
+        the lower end of one standard error: a few looks of a short reference are no proof.
     drift : float
         Mean strength of the drift inside the reference, over the looks that have enough rows to measure it; 0 if none
         has.
     gain : float
-        Mean error of the adapted minus that of the fixed predictor, in shares of the loss that counts as 1; below 0,
-        adaptation helped.
-    one : float, optional
-        The loss that counts as 1. That of a model may differ: it is about another fit. None if it was not saved.
+        Mean error of the adapted minus that of the fixed predictor; below 0, adaptation helped.
     """
 
     n_looks: int
-    fixed: Residuals
-    adapted: Residuals
+    shift: float
+    unexplained: float
     drift: float
     gain: float
-    one: float | None = None
-
-
-# Without a backtest nothing is known about drift of any strength: an interval grows with all the drift there is.
-_NOTHING = Residuals(mean=0.0, shift=0.0, spread=0.0, spread_down=0.0, unexplained=0.0)
-NO_EVIDENCE = Evidence(n_looks=0, fixed=_NOTHING, adapted=_NOTHING, drift=0.0, gain=0.0)
 
 
 def measure_evidence(looks: Sequence[Look], n_reference: int, scale: LossScale = ERRORS) -> Evidence | None:
@@ -142,26 +112,22 @@ def measure_evidence(looks: Sequence[Look], n_reference: int, scale: LossScale =
 
     n_effective = column("n_effective")
     n_rows = np.where(n_effective > 0.0, n_effective, column("stop") - column("start"))
-    fixed, adapted = (
-        _residuals(
-            truth=column(f"error_{name}") / scale.one,
-            estimate=column(f"estimate_{name}") / scale.one,
-            half_width=column(f"half_width_{name}") / scale.one,
-            variance=_variances(column(f"error_{name}"), column(f"square_{name}"), scale),
-            n_rows=n_rows,
-            n_reference=n_reference,
-            largest=scale.largest,
-        )
-        for name in ("fixed", "adapted")
+    shift, unexplained = _residuals(
+        truth=column("error_fixed") / scale.one,
+        estimate=column("estimate_fixed") / scale.one,
+        half_width=column("half_width_fixed") / scale.one,
+        variance=_variances(column("error_fixed"), column("square_fixed"), scale),
+        n_rows=n_rows,
+        n_reference=n_reference,
+        largest=scale.largest,
     )
     drifts = [look.drift for look in known if math.isfinite(look.drift)]
     return Evidence(
         n_looks=len(known),
-        fixed=fixed,
-        adapted=adapted,
+        shift=shift,
+        unexplained=unexplained,
         drift=float(np.mean(drifts)) if drifts else 0.0,
         gain=float((column("error_adapted") - column("error_fixed")).mean()) / scale.one,
-        one=scale.one,
     )
 
 
@@ -182,27 +148,18 @@ def _residuals(
     n_rows: FloatArray,
     n_reference: int,
     largest: float,
-) -> Residuals:
+) -> tuple[float, float]:
+    """Return how far the truth lay above the estimates, and how far from them, beyond what sampling explains."""
     residual = truth - estimate
     noise = np.maximum(variance, 0.001) / n_rows
-    mean_square = max(0.0, float(np.mean(residual**2 - noise)))
     # The looks of a backtest rest on at most 60 % of the rows as a stream, and on at least 40 % as a reference.
     error, expected = float(truth.mean()), float(np.clip(estimate.mean(), 0.0, largest))
     both = error * (1.0 - error) + expected * (1.0 - expected) if largest == 1.0 else 2.0 * float(variance.mean())
     sampling = math.sqrt(both / (0.6 * n_reference))
     shift = max(0.0, float(residual.mean()) - sampling)
     beyond = residual**2 - noise - (half_width / _Z) ** 2
-    return Residuals(
-        mean=float(residual.mean()),
-        shift=shift,
-        spread=math.sqrt(max(0.0, mean_square - shift**2)),
-        spread_down=_root_of_positive(float(np.mean(np.minimum(residual, 0.0) ** 2 - noise / 2.0))),
-        unexplained=_root_of_positive(float(beyond.mean() - beyond.std() / math.sqrt(len(beyond)))),
-    )
-
-
-def _root_of_positive(value: float) -> float:
-    return math.sqrt(max(0.0, value))
+    unexplained = float(beyond.mean() - beyond.std() / math.sqrt(len(beyond)))
+    return shift, math.sqrt(max(0.0, unexplained))
 
 
 # --- Plots of a model's diagnostics; they need matplotlib (extra plot)

@@ -129,8 +129,8 @@ class Backtest:
         return {
             "verdict": self.verdict,
             "looks": len(self.looks),
-            "estimate_too_low_by": evidence.fixed.shift * self.scale.one,
-            "unexplained": evidence.fixed.unexplained * self.scale.one,
+            "estimate_too_low_by": evidence.shift * self.scale.one,
+            "unexplained": evidence.unexplained * self.scale.one,
             "drift": evidence.drift,
             "adapted_minus_fixed": evidence.gain * self.scale.one,
         }

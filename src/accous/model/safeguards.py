@@ -103,7 +103,7 @@ def choose_guard(evidence: Evidence | None, adaptation: str) -> Guard:
         return FREE if adaptation == "always" else NEVER
     if evidence is None:
         return LENIENT
-    if evidence.fixed.unexplained >= LARGEST_UNEXPLAINED:
+    if evidence.unexplained >= LARGEST_UNEXPLAINED:
         return DOUBTED if evidence.gain < 0.0 else OFF
     if evidence.drift < QUIET_DRIFT:
         return LENIENT
