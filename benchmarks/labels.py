@@ -149,26 +149,22 @@ def read_frame(name: str) -> tuple[pl.DataFrame, Any]:
 
 def play_all(streams: Sequence[str]) -> None:
     """Play what is not kept yet."""
-    known = {_key(row) for row in _rows()}
+    known = {tuple(row[each] for each in ("stream", "reference", "budget", "delay")) for row in _rows()}
     for size, name in product(SIZES, streams):
-        cases = [{"stream": name, "reference": size, "budget": budget, "delay": delay} for budget, delay in CASES]
-        cases = [case for case in cases if _key(case) not in known]
+        cases = [case for case in CASES if (name, size, *case) not in known]
         player = Player(name, size) if cases else None
         if player is None or not player.is_long_enough:
             continue
-        for case in cases:
+        for budget, delay in cases:
             start = time.process_time()
-            found = player.play(case["budget"], case["delay"])
+            found = player.play(budget, delay)
+            case = {"stream": name, "reference": size, "budget": budget, "delay": delay}
             keep(NAME, [*_rows(), case | {each: round(value, 5) for each, value in found.items()}])
             print(case, found, f"{time.process_time() - start:.1f} CPU-s", flush=True)
 
 
 def _rows() -> list[dict[str, Any]]:
     return kept(NAME) if (RESULTS / f"{NAME}.json").exists() else []
-
-
-def _key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return row["stream"], row["reference"], row["budget"], row["delay"]
 
 
 def table() -> str:
