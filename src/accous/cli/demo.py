@@ -108,7 +108,7 @@ class DemoOptions:
 
 
 def demo(options: DemoOptions) -> int:
-    """Watch a model drift and recover, on real rows: hours of a bike rental, as the commands would play them.
+    """Watch a model drift and recover on real data: a bike rental, hour by hour.
 
     A model is fitted on the first six weeks, in winter. Then spring comes. Of every 1,000 hours, 100 labels are asked
     for: they raise the alarm, and the model learns from them. The demo writes a table, a picture and a report, in less
