@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Integral
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -591,10 +592,10 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         self.state_ = replace(self._with_alarm(self.state_), learning=learning)
         vars(self).pop("_snapshot", None)
 
-    def restore_learning(self, learning: Learning) -> None:
-        """Take up what was learned from labels from a file; the predictor is fitted when it is first used."""
-        if learning.weight > 0.0:
-            learning = replace(learning, fitted=Fitted(lambda: self._fit_learned(learning)))
+    def restore_learning(self, learning: Learning | None) -> None:
+        """Take up what was learned from labels before; the predictor is fitted when it is first used."""
+        if learning is not None and learning.weight > 0.0:
+            learning = replace(learning, fitted=Fitted(partial(self._fit_learned, learning)))
         self._replace_learning(learning)
 
     def _fit_learned(self, learning: Learning) -> Any:
