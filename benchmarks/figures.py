@@ -19,7 +19,6 @@ from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier, LogisticRatio, NoShift, OnlineDensityRatio
 from accous.cli import demo
-from accous.cli.simulated import DARK, LIGHT
 from accous.core.ensemble import active_lengths, count_starting
 from accous.core.pool import N_SHAPES
 from accous.diagnostics.losses import effective_sample_size
@@ -34,11 +33,9 @@ from benchmarks.pool import RegimeStream
 
 
 def draw_demo() -> None:
-    """Play the demo once, with its own settings, and draw it twice."""
+    """Play the demo with its own settings, and draw it."""
     with tempfile.TemporaryDirectory() as folder:
-        recovery = demo.play(Path(folder))
-    for name, look in (("demo", LIGHT), ("demo-dark", DARK)):
-        (IMAGES / f"{name}.png").write_bytes(demo.draw(recovery, "png", look))
+        (IMAGES / "demo.png").write_bytes(demo.draw(demo.play(Path(folder)), "png"))
 
 
 # --- the method ---------------------------------------------------------------------------------------------------
@@ -280,7 +277,7 @@ def _mark_regimes(axes: Axes, stream: RegimeStream) -> None:
 
 # Pictures by their names in docs/images: what draws them here, or the command that needs more than a minute.
 FIGURES: dict[str, Callable[[], None] | str] = {
-    "demo*.png": draw_demo,
+    "demo.png": draw_demo,
     "gallery-*.svg": gallery.draw,
     "method-*.svg": draw_method,
     "pool-*.png": draw_pool,

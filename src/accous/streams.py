@@ -852,7 +852,7 @@ class MixtureStream(_ShiftedStream):
         Rows in the reference. None takes as many as possible while leaving half of each pool to the stream.
     alpha_0 : float, default=0.9
         The weight of ``D''`` in the reference, in [0, 1], rounded to whole rows.
-    random_state : int, default=0
+    random_state : int or None, default=0
         The seed.
 
     Examples
@@ -879,7 +879,7 @@ class MixtureStream(_ShiftedStream):
     replace: bool = True
     n_reference: int | None = None
     alpha_0: float = 0.9
-    random_state: int = 0
+    random_state: int | None = 0
     _pools: tuple[tuple[NDArray[Any], NDArray[Any]], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -1068,7 +1068,7 @@ class MovingGaussianStream(_ShiftedStream):
     n_reference : int, default=10000
     n_rounds : int, default=1000
     batch_size : int, default=1
-    random_state : int, default=0
+    random_state : int or None, default=0
         The seed. Reference, alphas and batches have independent generators.
 
     Examples
@@ -1086,7 +1086,7 @@ class MovingGaussianStream(_ShiftedStream):
     n_reference: int = 10_000
     n_rounds: int = 1000
     batch_size: int = 1
-    random_state: int = 0
+    random_state: int | None = 0
 
     def __post_init__(self) -> None:
         require_number("distance", self.distance)
