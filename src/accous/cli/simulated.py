@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from accous.cli.options import ProgressBar, compile_with_notice, remarks_console, results_console, say
+from accous.cli.options import compile_with_notice, remarks_console, results_console, say
 from accous.cli.status import write_page
 from accous.exceptions import DataError, ParameterError
 from accous.table.options import FitOptions, ServeOptions
-from accous.text import count, import_extra
+from accous.text import ProgressBar, count, import_extra
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +48,7 @@ def demo(options: DemoOptions, remarks: Console) -> int:
         say(remarks, f"Tables: {reference} and {rows}")
         return 0
     compile_with_notice(remarks)
-    with ProgressBar(remarks, "Following the stream") as bar:
+    with ProgressBar("Following the stream", console=remarks) as bar:
         race = run_race(stream, bar.show)
     if options.as_json:
         typer.echo(json.dumps(_as_record(race, options.shift), indent=2))

@@ -16,7 +16,6 @@ from sklearn.utils.validation import validate_data
 from accous.arrays import FloatArray, IntArray
 from accous.deep.rows import (
     ArrayRows,
-    LateBar,
     Rows,
     open_cache,
     read_rows,
@@ -25,7 +24,7 @@ from accous.deep.rows import (
     table_of,
 )
 from accous.exceptions import DataError
-from accous.text import import_extra, require_integer, require_number
+from accous.text import ProgressBar, import_extra, require_integer, require_number
 from accous.threads import one_blas_thread
 from accous.validation import require_learned
 
@@ -385,7 +384,7 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """Return a frozen backbone's features of all rows, or of those at some places, with a progress bar."""
         embedding = import_extra("accous.deep.networks", type(self).__name__)
         indices = np.arange(len(rows)) if indices is None else indices
-        with LateBar("embedding", len(indices), verbose=bool(self.verbose)) as bar:
+        with ProgressBar("embedding", len(indices), verbose=bool(self.verbose)) as bar:
             embeddings: NDArray[np.float32] = embedding.embed(
                 frozen,
                 rows,
