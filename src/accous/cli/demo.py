@@ -108,7 +108,7 @@ class DemoOptions:
 
 
 def demo(options: DemoOptions) -> int:
-    """Watch a model drift and recover, on real rows: hours of a bike rental, as the commands would play them.
+    """Watch a model drift and recover on real data: a bike rental, hour by hour.
 
     A model is fitted on the first six weeks, in winter. Then spring comes. Of every 1,000 hours, 100 labels are asked
     for: they raise the alarm, and the model learns from them. The demo writes a table, a picture and a report, in less
@@ -360,8 +360,11 @@ def draw(recovery: Recovery, image_format: str) -> bytes:
         axes.axvline(end, color="black", linewidth=0.6, alpha=0.5)
     alarm = next((end for end, part in zip(ends, recovery.parts, strict=True) if part.alarm), None)
     if alarm is not None:
-        axes.text(alarm, 0.97, "alarm ", ha="right", va="top", transform=axes.get_xaxis_transform())
-    axes.set_title(f"At each thin line, {N_LABELS} labels of {N_PART:,} hours come", loc="left", fontsize=11)
+        axes.axvline(alarm, color=simulated.FIXED_COLOUR, linewidth=2.0, linestyle=(0, (2, 2)))
+        place: dict[str, Any] = {"ha": "right", "va": "top", "transform": axes.get_xaxis_transform()}
+        axes.text(alarm, 0.97, "alarm ", color=simulated.FIXED_COLOUR, fontweight="bold", **place)
+    title = f"At each thin line, {N_LABELS} labels of the last {N_PART:,} hours arrive"
+    axes.set_title(title, loc="left", fontsize=11)
     axes.set_ylabel("mean absolute error of a week, rentals an hour")
     axes.set_ylim(bottom=0)
     axes.spines[["top", "right"]].set_visible(False)
