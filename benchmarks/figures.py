@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import style as looks
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression
@@ -33,9 +34,12 @@ from benchmarks.pool import RegimeStream
 
 
 def draw_demo() -> None:
-    """Play the demo with its own settings, and draw it."""
+    """Play the demo once, with its own settings, and draw it twice."""
     with tempfile.TemporaryDirectory() as folder:
-        (IMAGES / "demo.png").write_bytes(demo.draw(demo.play(Path(folder)), "png"))
+        recovery = demo.play(Path(folder))
+    for name, look in (("demo", "default"), ("demo-dark", "dark_background")):
+        with looks.context(look):
+            (IMAGES / f"{name}.png").write_bytes(demo.draw(recovery, "png"))
 
 
 # --- the method ---------------------------------------------------------------------------------------------------
@@ -277,7 +281,7 @@ def _mark_regimes(axes: Axes, stream: RegimeStream) -> None:
 
 # Pictures by their names in docs/images: what draws them here, or the command that needs more than a minute.
 FIGURES: dict[str, Callable[[], None] | str] = {
-    "demo.png": draw_demo,
+    "demo*.png": draw_demo,
     "gallery-*.svg": gallery.draw,
     "method-*.svg": draw_method,
     "pool-*.png": draw_pool,

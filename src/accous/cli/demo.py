@@ -342,10 +342,11 @@ def draw(recovery: Recovery, image_format: str) -> bytes:
         ``"png"``, ``"svg"`` or ``"pdf"``.
     """
     import polars as pl
+    from matplotlib import rcParams
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 5), layout="constrained", dpi=150)
-    axes = figure.subplots()
+    axes, ink = figure.subplots(), rcParams["text.color"]
     times, week = read_rows()[TIME][N_REFERENCE:].str.to_datetime().to_list(), 7 * _BATCH
     lines = (
         ("fitted once", recovery.errors_fixed, simulated.FIXED_COLOUR),
@@ -354,10 +355,10 @@ def draw(recovery: Recovery, image_format: str) -> bytes:
     for name, errors, colour in lines:
         smooth = pl.Series(errors).rolling_mean(week, min_samples=1)[week:]
         axes.plot(times[week:], smooth, color=colour, label=f"{name} {errors.mean():.0f}", linewidth=2.4)
-    axes.axhline(recovery.at_fit, color="black", linestyle=(0, (4, 3)), linewidth=1.0, label="at fit")
+    axes.axhline(recovery.at_fit, color=ink, linestyle=(0, (4, 3)), linewidth=1.0, label="at fit")
     ends = [times[min(len(times), N_PART * number) - 1] for number in range(1, len(recovery.parts) + 1)]
     for end in ends:
-        axes.axvline(end, color="black", linewidth=0.6, alpha=0.5)
+        axes.axvline(end, color=ink, linewidth=0.6, alpha=0.5)
     alarm = next((end for end, part in zip(ends, recovery.parts, strict=True) if part.alarm), None)
     if alarm is not None:
         axes.axvline(alarm, color=simulated.FIXED_COLOUR, linewidth=2.0, linestyle=(0, (2, 2)))
