@@ -19,11 +19,11 @@ from benchmarks import (
     defaults,
     figures,
     gallery,
-    harm,
     keyed,
     labels,
     pages,
     pool,
+    predictors,
     service,
     speed,
     startup,
@@ -39,7 +39,7 @@ needs_streams = pytest.mark.skipif(
 )
 
 SCRIPTS = (
-    cli_throughput, defaults, figures, gallery, harm, keyed, peers, pool, service, speed, startup,
+    cli_throughput, defaults, figures, gallery, keyed, peers, pool, predictors, service, speed, startup,
 )  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def tables_of(name):
     if name == "bench-peers":
         rows = [row for row in pages.kept("peers") if "aim" in row]
         return peers.speed_table(rows) + "\n" + peers.agreement_table(rows)
-    return {"gallery": gallery.table, "labels": labels.table}[name]()
+    return {"gallery": gallery.table, "labels": labels.table, "predictors": predictors.table}[name]()
 
 
 SWEEPS = {"sweep defaults", "sweep losses"}  # their rows are not kept
@@ -139,11 +139,15 @@ def test_classes_of_a_stream_of_numbers_are_whether_the_number_is_large():
 
 
 @needs_streams
-def test_harm_is_the_error_above_that_of_the_fixed_model():
-    found = harm.play("bike_sharing_hour", 300, 1400, is_told=False)
-    assert (found["order"], found["guard"] in ("strict", "off")) == ("found", True)
-    assert found["p_value"] <= 0.01
-    assert found["harm"] <= 0.5
+def test_the_default_is_compared_with_what_never_adapts():
+    found = predictors.play("bike_sharing_hour", 500, 1600, has_numbers=False)
+    assert found["order"] == "found"
+    assert found["found"] == found["told"]
+    assert found["told"] <= min(found[each] for each in predictors.FIXED) + 0.025
+    assert 0.0 < found["linear"] != found["boosting"] < 0.5
+    kept = pages.kept("predictors")[0]
+    assert set(kept) == {"stream", "reference", "has_numbers", *found}
+    assert {found[each] for each in ("told, fixed", "Python, told, fixed")}.isdisjoint({0.0, 1.0})
 
 
 @needs_streams
