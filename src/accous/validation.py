@@ -446,7 +446,7 @@ class LearnedAttributes:
     """Raises an error that asks for ``fit`` if a learned attribute is read too early."""
 
     # What to use in place of methods that only other classes have, by their names.
-    _instead: ClassVar[dict[str, str]] = {}
+    _instead: ClassVar[Mapping[str, str]] = {}
 
     def __getattr__(self, name: str) -> Any:
         """Handle a missing attribute; NotFittedError is an AttributeError, so ``hasattr`` returns False."""
