@@ -1,10 +1,11 @@
 """What ``accous fit`` predicts against models that never adapt, and whether adaptation harms.
 
 ``python -m benchmarks.predictors`` writes the table of docs/defaults.md from what is kept; ``--play`` first plays what
-is not kept yet, about an hour of processor time. `accous fit` gets the first 1,000, 2,500 or 4,000 rows of each real
-stream of ``ACCOUS_DATA``, with and without the word that they are in order of time, and the rest follows without labels
-in batches of 10. Beside it are its own linear model and trees, fitted once, their plain mean, and the default model of
-Python. Of the spoken digits, half of the reference are women, then blocks of women and of men follow in turn.
+is not kept yet: what never adapts, some minutes, and then adaptation, nearly an hour of processor time. `accous fit`
+gets the first 1,000, 2,500 or 4,000 rows of each real stream of ``ACCOUS_DATA``. Its default is compared with its own
+linear model, its own trees and their plain mean; then the rest follows without labels in batches of 10, with and
+without the word that the rows are in order of time, beside the default model of Python. Of the spoken digits, half of
+the reference are women, then blocks of women and of men follow in turn.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from sklearn.base import clone
 
 from accous import AdaptiveClassifier, AdaptiveRegressor
 from accous.model.heldout import Combination, answers_of
@@ -32,7 +33,7 @@ from accous.table.model import make_estimator
 from accous.table.options import FitOptions
 from accous.threads import one_blas_thread
 from benchmarks.data import BLOCKS, NUMBER_STREAMS, STREAMS, read_blocks, read_stream
-from benchmarks.pages import RESULTS, fill, keep, kept, markdown
+from benchmarks.pages import RESULTS, fill, keep_part, kept, markdown
 
 NAME = "predictors"
 REFERENCES = (1_000, 2_500, 4_000)
@@ -41,6 +42,8 @@ BATCH = 10
 FIXED = ("linear", "boosting", "mean")
 WORDS = ("told", "found")
 """Whether the order of the reference is told or has to be found."""
+HARMS = (*WORDS, "Python, told", "Python, found")
+PARTS = ("fixed", "adapted")
 _LABEL = "the label"
 Row = dict[str, Any]
 
@@ -55,79 +58,109 @@ def make_model(encoder: ColumnEncoder, *, has_numbers: bool) -> Any:
 # --- play -------------------------------------------------------------------------------------------------------
 
 
-def play(name: str, n_reference: int, most_rows: int = MOST_ROWS, *, has_numbers: bool) -> Row | None:
-    """Return the error of each predictor on the rows after the reference; None if the stream is too short."""
-    n, is_blocks = n_reference, name == BLOCKS
-    frame, y = read_blocks(n) if is_blocks else read_stream(name, most_rows, as_numbers=has_numbers)
-    if len(y) < n + FEWEST_LATER or len(np.unique(y[:n])) < 2:
-        return None
-    if isinstance(frame, np.ndarray):
-        frame = pl.DataFrame(frame, schema=[f"x{number}" for number in range(frame.shape[1])])
-    later, found = y[n:], {}
+@dataclass(frozen=True)
+class Case:
+    """The first rows of a stream as the file that ``accous fit`` gets, and the rows that follow."""
 
-    def error(predicted: Any) -> float:
+    frame: pl.DataFrame
+    y: Any
+    n_reference: int
+    has_numbers: bool
+
+    @classmethod
+    def read(cls, name: str, n: int, most_rows: int = MOST_ROWS, *, has_numbers: bool) -> Case | None:
+        """Read a stream; None if it is too short or starts with a single class."""
+        is_blocks = name == BLOCKS
+        frame, y = read_blocks(n) if is_blocks else read_stream(name, most_rows, as_numbers=has_numbers)
+        if len(y) < n + FEWEST_LATER or len(np.unique(y[:n])) < 2:
+            return None
+        if isinstance(frame, np.ndarray):
+            frame = pl.DataFrame(frame, schema=[f"x{number}" for number in range(frame.shape[1])])
+        return cls(frame, y, n, has_numbers)
+
+    def error(self, predicted: Any) -> float:
+        """Return the error of predictions of the rows that follow."""
+        later = self.y[self.n_reference :]
+        if self.has_numbers:
+            return float(np.mean(np.abs(later - predicted)))
         # A file's classes are integers where all of them are.
-        return float(np.mean(np.abs(later - predicted) if has_numbers else predicted.astype(str) != later.astype(str)))
+        return float(np.mean(predicted.astype(str) != later.astype(str)))
 
-    def follow(model: Any, X: Any, name: str) -> None:
-        found[f"{name}, fixed"] = error(model.predict_fixed(X))
-        found[name] = error(np.concatenate([model.step(X[row : row + BATCH]) for row in range(0, len(X), BATCH)]))
+    def job(self, folder: str, *, is_told: bool) -> tuple[FitJob, Any]:
+        """Return what ``accous fit`` does with the file, and the rows that follow as it encodes them."""
+        path, n = Path(folder) / "reference.csv", self.n_reference
+        self.frame[:n].with_columns(pl.Series(_LABEL, self.y[:n])).write_csv(path)
+        options = FitOptions(
+            reference=str(path),
+            label=_LABEL,
+            output=Path(folder) / "model",
+            task="regression" if self.has_numbers else "classification",
+            ordered=is_told or None,
+            force=True,
+        )
+        job = FitJob(options)
+        return job, job.reference.encoder.encode(self.frame[n:]).X
+
+
+def play_fixed(case: Case) -> Row:
+    """Return the errors of the two predictors, of their mean and of the default, none of which adapts."""
+    with TemporaryDirectory() as folder, sharing_fits():
+        job, X = case.job(folder, is_told=True)
+        job.hold_out()
+        chosen = job.combination or Combination()
+        model = make_model(job.reference.encoder, has_numbers=case.has_numbers).set_params(ratio=NoShift())
+        model.fit_with(job.reference.X, job.reference.y, order=False, combination=Combination(0.5))
+    pair, classes = model.fixed_.estimator, getattr(model, "classes_", None)
+    linear, trees = (answers_of(part, X, classes) for part in (pair.linear, pair.trees))
+    both = (linear, trees, 0.5 * (linear + trees), chosen.mixed(linear, trees))
+    found = zip((*FIXED, "default"), both, strict=True)
+    errors = {each: case.error(one if classes is None else classes[one.argmax(axis=1)]) for each, one in found}
+    return errors | {"share": chosen.share}
+
+
+def play_adapted(case: Case) -> Row:
+    """Return how much larger the error becomes by adaptation, of the default and of the default in Python."""
+    found: Row = {}
+
+    def follow(model: Any, X: Any) -> float:
+        steps = np.concatenate([model.step(X[row : row + BATCH]) for row in range(0, len(X), BATCH)])
+        return case.error(steps) - case.error(model.predict_fixed(X))
 
     with TemporaryDirectory() as folder, sharing_fits():
         for word in WORDS:
-            job = _job(Path(folder), frame[:n], y[:n], is_told=word == "told", has_numbers=has_numbers)
-            if word == "found" and job.is_ordered:  # the same model
-                found |= {each.replace("told", word): found[each] for each in tuple(found) if "told" in each}
-                break
+            job, X = case.job(folder, is_told=word == "told")
+            if word == "found" and job.is_ordered:  # the same models
+                return found | {each.replace("told", word): value for each, value in found.items()}
             start = time.process_time()
-            table, reference = job.fit_and_save(), job.reference
+            model = job.fit_and_save().model
             found.setdefault("seconds", time.process_time() - start)
-            X = table.encoder.encode(frame[n:]).X
-            if word == "told":
-                found["share"] = table.model.combination_.share
-                found |= _errors_of_fixed(table.model, reference.X, y[:n], X, error)
-            found[f"{word}, guard"] = table.model.rules_.guard.name
-            follow(table.model, X, word)
-            python = (AdaptiveRegressor if has_numbers else AdaptiveClassifier)()
-            follow(python.fit(reference.X, y[:n], order=True if word == "told" else "auto"), X, f"Python, {word}")
-    return found | {"order": str(job.reference.order.kind)}
+            found[f"guard, {word}"] = model.rules_.guard.name
+            found[word] = follow(model, X)
+            python = (AdaptiveRegressor if case.has_numbers else AdaptiveClassifier)()
+            order = True if word == "told" else "auto"
+            found[f"Python, {word}"] = follow(python.fit(job.reference.X, job.reference.y, order=order), X)
+    return found
 
 
-def _job(folder: Path, frame: pl.DataFrame, y: Any, *, is_told: bool, has_numbers: bool) -> FitJob:
-    """Return what ``accous fit`` does with a file of these rows."""
-    path = folder / "reference.csv"
-    frame.with_columns(pl.Series(_LABEL, y)).write_csv(path)
-    task = "regression" if has_numbers else "classification"
-    places = {"reference": str(path), "label": _LABEL, "output": folder / "model"}
-    return FitJob(FitOptions(**places, task=task, ordered=is_told or None, force=True))
-
-
-def _errors_of_fixed(model: Any, reference: Any, y: Any, X: Any, error: Callable[[Any], float]) -> dict[str, float]:
-    """Return the errors of the two predictors and of their mean, which never adapt."""
-    both = clone(model).set_params(ratio=NoShift()).fit_with(reference, y, order=False, combination=Combination(0.5))
-    pair, classes = both.fixed_.estimator, getattr(both, "classes_", None)
-    linear, trees = (answers_of(part, X, classes) for part in (pair.linear, pair.trees))
-    answers = zip(FIXED, (linear, trees, 0.5 * (linear + trees)), strict=True)
-    return {each: error(found if classes is None else classes[found.argmax(axis=1)]) for each, found in answers}
-
-
-def play_all(streams: Sequence[str], references: Sequence[int]) -> None:
-    """Play what is not kept yet."""
-    known = {_case(row) for row in _rows()}
+def play_all(part: str, streams: Sequence[str], references: Sequence[int]) -> None:
+    """Play what is not kept yet of a part: "fixed" or "adapted"."""
+    known = {_key(row) for row in _rows(part)}
     for n, has_numbers, name in product(references, (False, True), streams):
         if (name, n, has_numbers) in known or (has_numbers and name not in NUMBER_STREAMS):
             continue
-        found = play(name, n, has_numbers=has_numbers)
-        if found is not None:
-            keep(NAME, [*_rows(), {"stream": name, "reference": n, "has_numbers": has_numbers} | found])
-            print(name, n, found, flush=True)
+        case = Case.read(name, n, has_numbers=has_numbers)
+        if case is not None:
+            found = {"stream": name, "reference": n, "has_numbers": has_numbers}
+            found |= play_fixed(case) if part == "fixed" else play_adapted(case)
+            keep_part(NAME, part, [*_rows(part), found])
+            print(found, flush=True)
 
 
-def _rows() -> list[Row]:
-    return kept(NAME) if (RESULTS / f"{NAME}.json").exists() else []
+def _rows(part: str) -> list[Row]:
+    return kept(NAME).get(part, []) if (RESULTS / f"{NAME}.json").exists() else []
 
 
-def _case(row: Row) -> tuple[str, int, bool]:
+def _key(row: Row) -> tuple[str, int, bool]:
     return row["stream"], row["reference"], row["has_numbers"]
 
 
@@ -135,39 +168,28 @@ def _case(row: Row) -> tuple[str, int, bool]:
 
 
 def table() -> str:
-    """Return how far the default is above the best of the three, and what adaptation costs."""
-    headings = (
-        "predicted",
-        "rows",
-        "runs",
-        "above the best",
-        "told",
-        "found",
-        "Python, told",
-        "Python, found",
-        "CPU s",
-    )
+    """Return how far the default is above the best of the three, and what adaptation adds."""
+    headings = ("predicted", "rows", "runs", "above the best", "adapted runs", *HARMS)
     return markdown(headings, _lines())
 
 
 def _lines() -> Iterator[tuple[object, ...]]:
     for has_numbers, n in product((False, True), REFERENCES):
-        rows = [row for row in _rows() if (row["has_numbers"], row["reference"]) == (has_numbers, n)]
-        if rows:
-            best = [min(row[each] for each in FIXED) for row in rows]
-            scale = 100.0 / np.array(best) if has_numbers else np.full(len(rows), 100.0)
-            above = scale * ([row["told"] for row in rows] - np.array(best))
-            harms = [
-                scale * [row[each] - row[f"{each}, fixed"] for row in rows]
-                for each in (*WORDS, *(f"Python, {word}" for word in WORDS))
-            ]
-            what = "numbers, %" if has_numbers else "classes, points"
-            seconds = f"{np.median([row['seconds'] for row in rows]):.0f}"
-            yield what, f"{n:,}", len(rows), f"{above.mean():.2f} ({above.max():.1f})", *map(_worst, harms), seconds
+        fixed, adapted = (
+            {row["stream"]: row for row in _rows(part) if _key(row)[1:] == (n, has_numbers)} for part in PARTS
+        )
+        if not fixed:
+            continue
+        best = {name: min(row[each] for each in FIXED) for name, row in fixed.items()}
+        scale = {name: 100.0 / best[name] if has_numbers else 100.0 for name in fixed}
+        above = [scale[name] * (row["default"] - best[name]) for name, row in fixed.items()]
+        harms = [[scale[name] * row[each] for name, row in adapted.items()] for each in HARMS]
+        what = "numbers, %" if has_numbers else "classes, points"
+        yield what, f"{n:,}", len(fixed), _mean_and_worst(above), len(adapted), *map(_mean_and_worst, harms)
 
 
-def _worst(harm: Any) -> str:
-    return f"{harm.mean():+.2f} ({harm.max():+.2f})"
+def _mean_and_worst(values: list[float]) -> str:
+    return f"{np.mean(values):+.2f} ({max(values):+.2f})" if values else ""
 
 
 def main() -> None:
@@ -179,7 +201,8 @@ def main() -> None:
     if options.play is not None:
         with warnings.catch_warnings(), one_blas_thread():
             warnings.simplefilter("ignore")
-            play_all(options.play or list(STREAMS), options.references)
+            for part in PARTS:
+                play_all(part, options.play or list(STREAMS), options.references)
     fill("defaults.md", {NAME: table()})
 
 
