@@ -89,7 +89,7 @@ def _refitted(frame: pl.DataFrame, y: Any) -> Any:
     parts = [y[:N_REFERENCE]]
     for first in range(N_REFERENCE, len(y), WINDOW):
         lately, window = slice(max(0, first - LAST), first), slice(first, first + WINDOW)
-        parts.append(refit(frame[lately], y[lately], frame[window], has_numbers=False))
+        parts.append(refit(frame[lately], y[lately], has_numbers=False)(frame[window]))
     return np.concatenate(parts)
 
 
