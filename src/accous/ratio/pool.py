@@ -205,7 +205,7 @@ class PooledRatio(LinearRatio):
     pooling_: RatioPool | None
     _compiled: OneModelRounds | None
     _learned: _Learned
-    _seen_batch: SeenRows | None
+    _seen_batch: SeenRows | tuple[OneModel, FloatArray, FloatArray] | None
 
     @property
     def state_(self) -> Any:
@@ -363,8 +363,8 @@ class PooledRatio(LinearRatio):
             if model is None:
                 assert learned.in_use is not None
                 model = self._compiled.model_of(learned.ensemble, learned.in_use.state)
-            model, self._seen_batch = self._compiled.after(model, batch, step_size)
-            self._learned = _Learned(model)
+            after, of_batch = self._compiled.after(model, batch, step_size)
+            self._learned, self._seen_batch = _Learned(after), (model, *of_batch)
             return np.empty(0)
         if self.pooling_ is None or self.in_use_ is None:
             return super()._learn(X, batch, step_size)
@@ -387,6 +387,9 @@ class PooledRatio(LinearRatio):
         assert self.pooling_ is not None
         assert self._seen_batch is not None
         seen, self._seen_batch = self._seen_batch, None
+        if not isinstance(seen, SeenRows):
+            assert self._compiled is not None
+            seen = self._compiled.seen(*seen)
         return self.pooling_.mixed(seen)
 
     def __getstate__(self) -> dict[str, Any]:
