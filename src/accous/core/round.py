@@ -437,8 +437,9 @@ class OneModelRounds(CompiledRound):
     def _note(self, arrays: RoundArrays, shares: FloatArray) -> None:
         """Add the theta and the proportions after a round to the sums of the look."""
         row = arrays.parts[0]
-        row[self._look_coef] += arrays.coef[0]
-        row[self._look_shares] += shares
+        look_coef, look_shares = row[self._look_coef], row[self._look_shares]
+        look_coef += arrays.coef[0]
+        look_shares += shares
 
     def _copied(self, model: OneModel) -> RoundArrays:
         """Return arrays for a round to write into, with room for the learners of the next round."""
