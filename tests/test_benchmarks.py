@@ -87,22 +87,23 @@ def tables_of(name):
     if name == "bench-peers":
         rows = [row for row in pages.kept("peers") if "aim" in row]
         return peers.speed_table(rows) + "\n" + peers.agreement_table(rows)
-    return {"gallery": gallery.table, "labels": labels.table}[name]()
+    return gallery.tables()[name] if name.startswith("gallery") else {"labels": labels.table}[name]()
 
 
-SWEEPS = {"sweep defaults", "sweep losses"}  # their rows are not kept
+WITH_TABLES = [*sorted(pages.DOCS.rglob("*.md")), pages.ROOT / "README.md"]
+NOT_KEPT = {"sweep defaults", "sweep losses", "performance", "states", "alarms"}
 
 
 @pytest.mark.parametrize(
     "page",
     # docs/results.md is filled by accous_bench, which tests it.
-    [page for page in sorted(pages.DOCS.rglob("*.md")) if "<!-- table " in page.read_text() and page.stem != "results"],
+    [page for page in WITH_TABLES if "<!-- table " in page.read_text() and page.stem != "results"],
     ids=lambda p: p.stem,
 )
 def test_pages_show_what_is_kept(page):
     text = page.read_text(encoding="utf-8")
     assert text.count("<!-- table ") == text.count("<!-- end of table -->")
-    assert pages.filled(text, lambda name: None if name in SWEEPS else tables_of(name)) == text
+    assert pages.filled(text, lambda name: None if name in NOT_KEPT else tables_of(name)) == text
 
 
 def test_filling_changes_only_what_is_named():

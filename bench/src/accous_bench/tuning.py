@@ -263,6 +263,7 @@ class MeanOfNetworks(nn.Module):
         return torch.stack([network(batch) for network in self.networks]).mean(dim=0)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TunedFeatures(BackboneFeatures):
     """`accous.deep.BackboneFeatures` of a network that is first trained on the labelled rows; ``fit`` needs y.
 
@@ -288,42 +289,11 @@ class TunedFeatures(BackboneFeatures):
         For each network that was trained, the loss after each epoch.
     """
 
-    validation_losses_: list[list[float]]
-
-    def __init__(
-        self,
-        backbone: Any = "efficientnet_lite0",
-        *,
-        image_size: int | None = None,
-        n_components: int | None = 512,
-        max_norm: float = 5.0,
-        cross_fit: int = 5,
-        max_epochs: int = 20,
-        patience: int = 3,
-        learning_rate: float = 1e-3,
-        validation_share: float = 0.1,
-        batch_size: int = 48,
-        cache: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            backbone,
-            image_size=image_size,
-            n_components=n_components,
-            max_norm=max_norm,
-            batch_size=batch_size,
-            cache=cache,
-            n_jobs=n_jobs,
-            verbose=verbose,
-            random_state=random_state,
-        )
-        self.cross_fit = cross_fit
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.learning_rate = learning_rate
-        self.validation_share = validation_share
+    cross_fit: int = 5
+    max_epochs: int = 20
+    patience: int = 3
+    learning_rate: float = 1e-3
+    validation_share: float = 0.1
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

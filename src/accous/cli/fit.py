@@ -270,7 +270,7 @@ def _require_picture(options: BacktestOptions) -> None:
 
 def _records(found: Backtest) -> list[dict[str, float | None]]:
     """Return the looks, ready for JSON: null where something is not known."""
-    return [{name: None if math.isnan(value) else value for name, value in look.items()} for look in found.table()]
+    return [{name: value if math.isfinite(value) else None for name, value in look.items()} for look in found.table()]
 
 
 def _print(found: Backtest, job: FitJob) -> None:

@@ -241,6 +241,7 @@ class Learned:
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Features of a frozen network, reduced to a given width and bounded.
 
@@ -314,32 +315,19 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     BackboneFeatures(n_components=64, random_state=0)
     """
 
-    backbone_: Any
-    reduction_: Reduction
-    row_shape_: tuple[int, ...] | None
+    backbone_: Any = field(init=False)
+    reduction_: Reduction = field(init=False)
+    row_shape_: tuple[int, ...] | None = field(init=False)
 
-    def __init__(
-        self,
-        backbone: Any = "efficientnet_lite0",
-        *,
-        image_size: int | None = None,
-        n_components: int | None = 512,
-        max_norm: float = 5.0,
-        batch_size: int = 48,
-        cache: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.backbone = backbone
-        self.image_size = image_size
-        self.n_components = n_components
-        self.max_norm = max_norm
-        self.batch_size = batch_size
-        self.cache = cache
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.random_state = random_state
+    backbone: Any = field(default="efficientnet_lite0", kw_only=False)
+    image_size: int | None = None
+    n_components: int | None = 512
+    max_norm: float = 5.0
+    batch_size: int = 48
+    cache: Any = None
+    n_jobs: int | None = None
+    verbose: bool = False
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the features from a reference.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -1205,6 +1206,7 @@ def _estimator_has(method: str) -> Any:
     return check
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
     r"""A classifier that adapts to drifting inputs without labels.
 
@@ -1332,40 +1334,23 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
 
     __module__ = "accous"
 
-    penalty: ClassVar[str] = "C"
-    _instead: ClassVar[dict[str, str]] = {"predict_interval": "predict_set, because classes have no intervals"}
-    task_: ClassTask
+    penalty = "C"
+    _instead = MappingProxyType({"predict_interval": "predict_set, because classes have no intervals"})
+    task_: ClassTask = field(init=False)
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        ratio: Any = None,
-        *,
-        refit: int | str = "auto",
-        refit_budget: float | None = None,
-        C: float = 1.0,
-        class_weight: Any = None,
-        standardize: bool = True,
-        adaptation: str = "auto",
-        metric: str | None = None,
-        cost: Any = None,
-        threshold: float | None = None,
-        tolerance: float | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.metric = metric
-        self.cost = cost
-        self.threshold = threshold
-        self.tolerance = tolerance
-        self.class_weight = class_weight
-        self.ratio = ratio
-        self.refit = refit
-        self.refit_budget = refit_budget
-        self.C = C
-        self.standardize = standardize
-        self.adaptation = adaptation
-        self.random_state = random_state
+    estimator: Any = field(default=None, kw_only=False)
+    ratio: Any = field(default=None, kw_only=False)
+    refit: int | str = "auto"
+    refit_budget: float | None = None
+    C: float = 1.0
+    class_weight: Any = None
+    standardize: bool = True
+    adaptation: str = "auto"
+    metric: str | None = None
+    cost: Any = None
+    threshold: float | None = None
+    tolerance: float | None = None
+    random_state: Any = None
 
     @classmethod
     def paper(
@@ -1509,6 +1494,7 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         return LogisticRecipe(float(self.C), scales, clips)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
     r"""A regressor that adapts to drifting inputs without labels.
 
@@ -1572,36 +1558,21 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
 
     __module__ = "accous"
 
-    penalty: ClassVar[str] = "alpha"
-    _instead: ClassVar[dict[str, str]] = {"predict_set": "predict_interval, because numbers have no sets"}
-    task_: NumberTask
+    penalty = "alpha"
+    _instead = MappingProxyType({"predict_set": "predict_interval, because numbers have no sets"})
+    task_: NumberTask = field(init=False)
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        ratio: Any = None,
-        *,
-        alpha: float = 1.0,
-        standardize: bool = True,
-        loss: str = "absolute",
-        refit: int | str = "auto",
-        refit_budget: float | None = None,
-        adaptation: str = "auto",
-        metric: str | None = None,
-        tolerance: float | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.metric = metric
-        self.tolerance = tolerance
-        self.ratio = ratio
-        self.alpha = alpha
-        self.standardize = standardize
-        self.loss = loss
-        self.refit = refit
-        self.refit_budget = refit_budget
-        self.adaptation = adaptation
-        self.random_state = random_state
+    estimator: Any = field(default=None, kw_only=False)
+    ratio: Any = field(default=None, kw_only=False)
+    alpha: float = 1.0
+    standardize: bool = True
+    loss: str = "absolute"
+    refit: int | str = "auto"
+    refit_budget: float | None = None
+    adaptation: str = "auto"
+    metric: str | None = None
+    tolerance: float | None = None
+    random_state: Any = None
 
     @property
     def targets_(self) -> FloatArray:

@@ -1196,7 +1196,8 @@ class NpyTable:
         self._require_same(start)
         size = rows_at_once(len(self.columns))
         for first in range(start.end, len(self._array), size):
-            values = np.array(self._array[first : first + size], dtype=np.float64, order="C")
+            with np.errstate(invalid="ignore"):  # a NaN that signals, in a few bytes
+                values = np.array(self._array[first : first + size], dtype=np.float64, order="C")
             self._n_read = first + len(values)
             yield self._chunk(values, first, wanted)
 
