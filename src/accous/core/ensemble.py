@@ -545,9 +545,6 @@ class LearnerKernel:
             settings.start == "handover",
             settings.neutral,
         )
-        d = len(settings.neutral)
-        # Workspace: the loops write there first and keep Python's lock, so that threads may share it.
-        self._room = np.empty((d + 3, d)), np.empty((d, d)), np.empty(d), np.empty(MOST_LEARNERS)
 
     def play(
         self, kernel: Any, active: IntArray, gradients: FloatArray, arrays: tuple[Any, ...], step_sizes: FloatArray
@@ -565,8 +562,10 @@ class LearnerKernel:
             their potentials and squares; and the ensemble's theta. Each may be larger than what is in use.
         step_sizes : array of shape (n_active,)
         """
+        d, most = arrays[-1].shape[1], arrays[3].shape[1]
+        room = np.empty((d + 3, d)), np.empty((d, d)), np.empty(d), np.empty(most)
         marks = np.zeros(len(arrays[0]), np.int64)
-        if not kernel(active, gradients, *arrays, step_sizes, *self._numbers, False, *self._room, marks):
+        if not kernel(active, gradients, *arrays, step_sizes, *self._numbers, False, *room, marks):
             return
         marked = np.flatnonzero(marks)
         for model in marked.tolist():
@@ -574,7 +573,7 @@ class LearnerKernel:
             of_model = (triangles if matrices is None else matrices)[model]
             project_marked(int(marks[model]), coefs[model], of_model, self._radius)
         marks[:] = 0
-        kernel(marked, gradients, *arrays, step_sizes, *self._numbers, True, *self._room, marks)
+        kernel(marked, gradients, *arrays, step_sizes, *self._numbers, True, *room, marks)
 
 
 def project_marked(marks: int, coefs: Any, matrices: Any, radius: float) -> None:
