@@ -11,7 +11,6 @@ import typer
 
 from accous.cli.options import (
     ProgressBar,
-    compile_with_notice,
     give_up_stdout,
     locked_model,
     remarks_console,
@@ -78,7 +77,6 @@ def _run(options: AdaptOptions, remarks: Console) -> int:
     from accous.table.adapt import AdaptJob, summarize_run
 
     job = AdaptJob(options)
-    compile_with_notice(remarks)
     if not job.begin():
         remarks.print(f"Nothing to do: {options.output} is finished. New rows need another output file.")
         if options.as_json:
@@ -194,9 +192,8 @@ def predict(options: PredictOptions) -> int:
 
     remarks = remarks_console(quiet=options.quiet)
     job = PredictJob(options)
-    compile_with_notice(remarks)
     try:
-        with stop_on_signals() as request_to_stop, remarks.status("Predicting"):
+        with stop_on_signals() as request_to_stop, ProgressBar(remarks, "Predicting", has_end=False):
             is_finished = job.run(request_to_stop)
     except BrokenPipeError:
         return give_up_stdout()

@@ -12,7 +12,6 @@ import typer
 from accous.cli.options import (
     ProgressBar,
     columns_table,
-    compile_with_notice,
     print_backtest,
     remarks_console,
     results_console,
@@ -60,7 +59,6 @@ def fit(options: FitOptions) -> int:
     remarks = remarks_console(quiet=options.quiet)
     job = FitJob(options)
     _remark_on_bad_rows(job, remarks)
-    compile_with_notice(remarks)
     _remark_on_classes(job, remarks)
     with ProgressBar(remarks, "Fitting, and replaying the reference" if job.is_ordered else "Fitting") as bar:
         table_model = job.fit_and_save(bar.show)
@@ -235,7 +233,6 @@ def backtest(options: BacktestOptions) -> int:
         say(remarks, job.reference.order.sentence)
     # The one remark that is about the backtest itself.
     say(remarks, *(remark.text for remark in job.remarks if remark.kind == "repeated"))
-    compile_with_notice(remarks)
     with ProgressBar(remarks, "Replaying") as bar:
         found = job.backtest(options.batch_size, bar.show)
     if options.as_json:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 __all__ = [
     "ProgressBar",
     "StopRequest",
+    "announcing_compilation",
     "columns_table",
     "command",
-    "compile_with_notice",
     "give_up_stdout",
     "locked_model",
     "plain_permissions",
@@ -132,7 +132,7 @@ def print_backtest(found: Backtest | None, *, is_ordered: bool) -> None:
 
 
 class ProgressBar:
-    """A bar on a terminal, nothing elsewhere.
+    """A bar on a terminal, nothing elsewhere; it says so if inner loops are compiled meanwhile.
 
     Parameters
     ----------
@@ -150,11 +150,12 @@ class ProgressBar:
         self._is_shown = console.is_terminal and not console.quiet
         self._bar = Progress(*columns, console=console, transient=True, disable=not self._is_shown)
         self._task = self._bar.add_task(text, total=1.0 if has_end else None)
-        self._next_time = 0.0
+        self._next_time, self._notice = 0.0, announcing_compilation(console)
         self._console, self._text, self._start = console, text, time.monotonic()
         self._next_line = self._start + _SECONDS_BETWEEN_LINES
 
     def __enter__(self) -> Self:
+        self._notice.__enter__()
         self._bar.start()
         return self
 
@@ -162,6 +163,7 @@ class ProgressBar:
         self, error: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._bar.stop()
+        self._notice.__exit__(error, value, traceback)
 
     def is_due(self) -> bool:
         """Whether to show something new: at most ten times per second, and never where there is no bar."""
@@ -183,41 +185,36 @@ class ProgressBar:
 
 _SECONDS_BETWEEN = 0.1
 _SECONDS_BETWEEN_LINES = 5.0
-# Classes, numbers and wide tables have loops of their own, so the notice may come once for each.
-_NOTICE = "Compiling inner loops that this machine uses for the first time: about fifteen seconds"
 
 
-def compile_with_notice(console: Console) -> None:
-    """Compile all inner loops, which takes seconds, once per machine; the console says so unless a cache has them."""
+@contextmanager
+def announcing_compilation(console: Console) -> Iterator[None]:
+    """Say when an inner loop is compiled, which takes seconds, once per machine, and afterwards how long it took."""
     from numba.core.event import Event, Listener, install_listener
 
-    import accous.model.estimators  # noqa: F401 (compiled is what has been imported)
-    from accous.core.compiled import compile_all
-
-    status, is_terminal = console.status(_NOTICE), console.is_terminal and not console.quiet
-
     class Notice(Listener):
-        """Shows the notice when the compiler starts for the first time; loading from the cache does not start it."""
+        """Loading a loop from the cache does not start the compiler; within a loop, it starts for each function."""
 
-        is_shown = False
+        depth = 0
+        start = seconds = 0.0
 
         def on_start(self, _event: Event) -> None:
-            if self.is_shown:
-                return
-            self.is_shown = True
-            if is_terminal:
-                status.start()
-            else:
-                console.print(f"{_NOTICE}.", soft_wrap=True)
+            if not self.depth:
+                self.start = time.process_time()
+                if not self.seconds:
+                    say(console, "Compiling inner loops that this machine uses for the first time.")
+            self.depth += 1
 
         def on_end(self, _event: Event) -> None:
-            """Leave the notice: the next kernel follows."""
+            self.depth -= 1
+            if not self.depth:
+                self.seconds += time.process_time() - self.start
 
-    try:
-        with install_listener("numba:compile", Notice()):
-            compile_all()
-    finally:
-        status.stop()
+    notice = Notice()
+    with install_listener("numba:compile", notice):
+        yield
+    if notice.seconds:
+        say(console, f"Compiling took {notice.seconds:.1f} seconds; it is kept for the next time.")
 
 
 # --- Ctrl-C and SIGTERM: stop after the current round, with everything saved. A reader that left: stop quietly
