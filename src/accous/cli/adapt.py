@@ -61,10 +61,10 @@ Examples:
 def adapt(options: AdaptOptions) -> int:
     """Predict a stream batch by batch, and learn from each batch how the inputs drift.
 
-    The output has the line of each row and an id, or your key, the columns that you keep, the round, the predicted
-    class, the probability of each class, and the ratio: how much more common such a row is now than in the reference.
-    If the command is stopped or killed, run it again and it continues exactly where it was. If the file has grown
-    since, run it again and it appends.
+    Each row of the output has its line and an id (or your key), the columns that you keep, the round, the predicted
+    class, the probability of each class, and the ratio: how much more common such rows are now than in the reference.
+    If the command is stopped or killed, run it again: it continues where it was. If the file has grown since, run it
+    again: it appends.
     """
     try:
         with locked_model(options.model, "accous adapt"):
@@ -181,10 +181,10 @@ def _remarks(job: AdaptJob) -> Iterator[str]:
 
 
 def predict(options: PredictOptions) -> int:
-    """Predict rows without learning from them; the model's folder only remembers what was predicted.
+    """Predict rows without learning from them.
 
-    The output has the columns that accous adapt writes: the line of each row and an id, or your key, what you keep,
-    the last round that the model has learned from, the predicted class, the probability of each class, and the ratio.
+    The output has the columns that accous adapt writes; its round is the last one that the model has learned from. The
+    model's folder remembers the predictions for late labels, and stays as it is otherwise.
     """
     require_folder(options.model)
     require_no_batches_left(options.model, may_be_served=True)

@@ -108,7 +108,7 @@ class DemoOptions:
 
 
 def demo(options: DemoOptions) -> int:
-    """Watch a model drift and recover, on real rows: hours of a bike rental, as the commands would play them.
+    """Watch a model drift and recover on real data: a bike rental, hour by hour.
 
     A model is fitted on the first six weeks, in winter. Then spring comes. Of every 1,000 hours, 100 labels are asked
     for: they raise the alarm, and the model learns from them. The demo writes a table, a picture and a report, in less
@@ -370,8 +370,12 @@ def draw(recovery: Recovery, image_format: str, look: simulated.Palette = simula
         height = float(np.max(simulated.rolling_mean(recovery.errors_fixed, week)[week:]))
         alarm = next((end for end, part in zip(ends, recovery.parts, strict=True) if part.alarm), None)
         if alarm is not None:
-            axes.annotate("alarm", (alarm, height), ha="right", xytext=(-4, 0), textcoords="offset points")
-        axes.set_title(f"At each thin line, {N_LABELS} labels of {N_PART:,} hours come", loc="left", fontsize=11)
+            axes.axvline(alarm, color=look.fixed, linewidth=2.0, linestyle=(0, (2, 2)))
+            place: dict[str, Any] = {"ha": "right", "xytext": (-6, 0), "textcoords": "offset points"}
+            axes.annotate("alarm", (alarm, height), color=look.fixed, fontweight="bold", **place)
+        axes.set_title(
+            f"At each thin line, {N_LABELS} labels of the last {N_PART:,} hours arrive", loc="left", fontsize=11
+        )
         axes.set_ylabel("mean absolute error of a week, rentals an hour")
         axes.set_ylim(bottom=0)
         axes.spines[["top", "right"]].set_visible(False)
