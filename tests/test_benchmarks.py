@@ -19,11 +19,11 @@ from benchmarks import (
     defaults,
     figures,
     gallery,
-    harm,
     keyed,
     labels,
     pages,
     pool,
+    predictors,
     service,
     speed,
     startup,
@@ -39,7 +39,7 @@ needs_streams = pytest.mark.skipif(
 )
 
 SCRIPTS = (
-    cli_throughput, defaults, figures, gallery, harm, keyed, peers, pool, service, speed, startup,
+    cli_throughput, defaults, figures, gallery, keyed, peers, pool, predictors, service, speed, startup,
 )  # fmt: skip
 
 
@@ -87,7 +87,9 @@ def tables_of(name):
     if name == "bench-peers":
         rows = [row for row in pages.kept("peers") if "aim" in row]
         return peers.speed_table(rows) + "\n" + peers.agreement_table(rows)
-    return gallery.tables()[name] if name.startswith("gallery") else {"labels": labels.table}[name]()
+    if name.startswith("gallery"):
+        return gallery.tables()[name]
+    return {"labels": labels.table, "predictors": predictors.table}[name]()
 
 
 WITH_TABLES = [*sorted(pages.DOCS.rglob("*.md")), pages.ROOT / "README.md"]
@@ -140,11 +142,17 @@ def test_classes_of_a_stream_of_numbers_are_whether_the_number_is_large():
 
 
 @needs_streams
-def test_harm_is_the_error_above_that_of_the_fixed_model():
-    found = harm.play("bike_sharing_hour", 300, 1400, is_told=False)
-    assert (found["order"], found["guard"] in ("strict", "off")) == ("found", True)
-    assert found["p_value"] <= 0.01
-    assert found["harm"] <= 0.5
+def test_the_default_is_compared_with_what_never_adapts_and_with_itself():
+    case = predictors.Case.read("bike_sharing_hour", 500, 1600, has_numbers=False)
+    fixed, adapted = predictors.play_fixed(case), predictors.play_adapted(case)
+    errors = [fixed[each] for each in predictors.FIXED]
+    assert 0.0 < min(errors) < max(errors) < 0.5
+    assert fixed["default"] <= min(errors) + 0.025
+    assert max(adapted[each] for each in predictors.HARMS) <= 0.005
+    assert adapted["found"] == adapted["told"]
+    assert {part: set(rows[0]) for part, rows in pages.kept("predictors").items()} == {
+        part: {"stream", "reference", "has_numbers", *found} for part, found in (("fixed", fixed), ("adapted", adapted))
+    }
 
 
 @needs_streams

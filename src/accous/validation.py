@@ -229,7 +229,8 @@ def require_finite(
         return
     row, column = (int(index) for index in np.argwhere(is_bad)[0])
     value = "NaN" if np.isnan(rows[row, column]) else f"{rows[row, column]} (infinity)"
-    advice = _advice(reader, "imputes")
+    takes_others = np.isnan(rows[row, column]) and getattr(reader, "estimator", "") is None
+    advice = 'pass estimator="auto" or "linear", which take them' if takes_others else _advice(reader, "imputes")
     raise DataError(
         f"{what}{column_label(X, column)} holds {value} in row {row}. Impute or drop such rows, or {advice}."
     )

@@ -291,9 +291,10 @@ def test_missing_values_reach_estimators_that_take_them_and_infinity_none():
     assert np.isfinite(model.reference_weight_).all()
     filled = np.where(np.isnan(HOLES), np.nanmedian(HOLES, axis=0), HOLES)
     assert np.array_equal(model.ratio_.predict_ratio(HOLES), model.ratio_.predict_ratio(filled))
-    for other in (AdaptiveClassifier(), AdaptiveClassifier(LogisticRegression())):
-        with pytest.raises(DataError, match="NaN"):
-            other.fit(HOLES, LABELS)
+    for estimator, advice in ((None, 'pass estimator="auto" or "linear"'), (LogisticRegression(), "feature_map=")):
+        with pytest.raises(DataError, match=f"NaN.*{advice}"):
+            AdaptiveClassifier(estimator).fit(HOLES, LABELS)
+    assert AdaptiveClassifier("linear").fit(HOLES, LABELS).predict(HOLES).shape == LABELS.shape
     endless = HOLES.copy()
     endless[5, 2] = np.inf
     for estimator in ("auto", trees):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from accous.cli.options import (
-    ProgressBar,
     compile_with_notice,
     give_up_stdout,
     locked_model,
@@ -23,7 +22,7 @@ from accous.cli.options import (
 )
 from accous.cli.status import status_line
 from accous.table.options import AdaptOptions, PredictOptions
-from accous.text import count
+from accous.text import ProgressBar, count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -86,7 +85,7 @@ def _run(options: AdaptOptions, remarks: Console) -> int:
         return 0
     say(remarks, *_first_remarks(job))
     has_end = job.table.share_read() is not None
-    with stop_on_signals() as request_to_stop, ProgressBar(remarks, "Reading", has_end=has_end) as bar:
+    with stop_on_signals() as request_to_stop, ProgressBar("Reading", 1.0 if has_end else None, console=remarks) as bar:
         is_finished = job.follow(should_stop=request_to_stop, on_round=_progress(job, bar))
     if is_finished and job.record.n_rows == job.n_rows_before:
         _remark_on_nothing(job, remarks)

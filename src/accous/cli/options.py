@@ -1,19 +1,17 @@
-"""What the commands share: their options, consoles, the progress bar, signals, and the lock of a model's folder."""
+"""What the commands share: their options, consoles, signals, and the lock of a model's folder."""
 
 from __future__ import annotations
 
 import inspect
-import math
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from accous.exceptions import CheckpointError, LockedError
 from accous.text import count, import_extra, printable
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from accous.model.backtest import Backtest
 
 __all__ = [
-    "ProgressBar",
     "StopRequest",
     "columns_table",
     "command",
@@ -131,58 +128,6 @@ def print_backtest(found: Backtest | None, *, is_ordered: bool) -> None:
     say(results_console(), *filter(None, sentences))
 
 
-class ProgressBar:
-    """A bar on a terminal, nothing elsewhere.
-
-    Parameters
-    ----------
-    console : rich.console.Console
-    text : str
-        What is done, until `show` says more.
-    has_end : bool
-        Whether it is known how much there is to do.
-    """
-
-    def __init__(self, console: Console, text: str, *, has_end: bool = True) -> None:
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        columns = (SpinnerColumn(), BarColumn(bar_width=24), TextColumn("{task.description}"), TimeElapsedColumn())
-        self._is_shown = console.is_terminal and not console.quiet
-        self._bar = Progress(*columns, console=console, transient=True, disable=not self._is_shown)
-        self._task = self._bar.add_task(text, total=1.0 if has_end else None)
-        self._next_time = 0.0
-        self._console, self._text, self._start = console, text, time.monotonic()
-        self._next_line = self._start + _SECONDS_BETWEEN_LINES
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, error: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._bar.stop()
-
-    def is_due(self) -> bool:
-        """Whether to show something new: at most ten times per second, and never where there is no bar."""
-        now = time.monotonic()
-        if not self._is_shown or now < self._next_time:
-            return False
-        self._next_time = now + _SECONDS_BETWEEN
-        return True
-
-    def show(self, share: float, text: str | None = None) -> None:
-        """Show the share of the work that is done, and what is done now; off a terminal a line every few seconds."""
-        self._bar.update(self._task, completed=share, description=text)
-        now = time.monotonic()
-        if not self._is_shown and now >= self._next_line and 0.0 < share < 1.0:
-            self._next_line = now + _SECONDS_BETWEEN_LINES
-            left = (now - self._start) * (1.0 - share) / share
-            self._console.print(f"{self._text}: {share:.0%} done, about {math.ceil(left)} s left.")
-
-
-_SECONDS_BETWEEN = 0.1
-_SECONDS_BETWEEN_LINES = 5.0
 # Classes, numbers and wide tables have loops of their own, so the notice may come once for each.
 _NOTICE = "Compiling inner loops that this machine uses for the first time: about fifteen seconds"
 

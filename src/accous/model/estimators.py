@@ -71,6 +71,7 @@ from accous.model.pair import (
 )
 from accous.model.performance import Drift, TellsStatus, alarm_from_plain, labelled_from_plain, read_labelled
 from accous.model.predictors import (
+    N_QUICK_FOLDS,
     ErmRecipe,
     EstimatorRecipe,
     LogisticRecipe,
@@ -126,7 +127,6 @@ from accous.validation import (
 _ROWS_OF_ROUND, _NEVER = 10, 1 << 62
 _SECONDS_BETWEEN_LOGS = 2.0
 _MOST_MISSED = 0.1  # by so much fewer rows, the past refutes an interval
-_FOLDS_OF_PAIR = 3  # most of the time of a fit goes into trees
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
 
 
@@ -1021,7 +1021,8 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
     def _pair_recipe(
         self, pair: LinearAndTrees, combination: Combination, rows: Any, weights: FloatArray, *, keeps_splits: bool
     ) -> PairRecipe:
-        trees = EstimatorRecipe(pair.trees, keeps_splits=keeps_splits, n_folds=_FOLDS_OF_PAIR)
+        # Most of the time of a fit goes into trees.
+        trees = EstimatorRecipe(pair.trees, keeps_splits=keeps_splits, n_folds=N_QUICK_FOLDS)
         return PairRecipe(self._linear_recipe(rows, weights), trees, combination)
 
     def _read_measures(self) -> None:
