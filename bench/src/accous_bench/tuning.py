@@ -45,10 +45,10 @@ from accous import deep
 from accous.arrays import FloatArray, IntArray
 from accous.deep.features import BackboneFeatures, Learned
 from accous.deep.networks import Backbone, one_torch_thread
-from accous.deep.rows import EmbeddingCache, LateBar, Rows, open_cache
+from accous.deep.rows import EmbeddingCache, Rows, open_cache
 from accous.exceptions import DataError, ParameterError
 from accous.model.tasks import read_labels
-from accous.text import require_integer, require_number
+from accous.text import ProgressBar, require_integer, require_number
 
 __all__ = [
     "MeanOfNetworks", "TunedFeatures", "Tuning", "cross_fit", "deal_folds", "features_cache", "fine_tune",
@@ -84,7 +84,10 @@ def fine_tune(
     losses: list[float] = []
     best: dict[str, Any] = {}
     total = tuning.max_epochs * n_steps
-    with _reproducible(seed, backbone.module), LateBar("fine-tuning", total, verbose=verbose) as bar:
+    with (
+        _reproducible(seed, backbone.module),
+        ProgressBar("fine-tuning", total, verbose=verbose) as bar,
+    ):
         head = _Head(backbone, rows, labels)
         optimizer = torch.optim.Adam(head.parameters(), lr=tuning.learning_rate)
         while len(losses) < tuning.max_epochs and not _is_stuck(losses, tuning.patience):
@@ -94,7 +97,7 @@ def fine_tune(
                 optimizer.zero_grad()
                 head.mean_loss(piece).backward()
                 optimizer.step()
-                bar.advance(description=f"fine-tuning, epoch {len(losses) + 1} of at most {tuning.max_epochs}")
+                bar.advance(text=f"fine-tuning, epoch {len(losses) + 1} of at most {tuning.max_epochs}")
             losses.append(_validation_loss(head, validation_indices, tuning))
             if losses[-1] == min(losses):
                 best = deepcopy(backbone.module.state_dict())  # it may hold more than tensors

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from accous.cli.options import (
-    ProgressBar,
-    compile_with_notice,
+    announcing_compilation,
     give_up_stdout,
     locked_model,
     remarks_console,
@@ -23,7 +22,7 @@ from accous.cli.options import (
 )
 from accous.cli.status import status_line
 from accous.table.options import AdaptOptions, PredictOptions
-from accous.text import count
+from accous.text import ProgressBar, count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,7 +77,6 @@ def _run(options: AdaptOptions, remarks: Console) -> int:
     from accous.table.adapt import AdaptJob, summarize_run
 
     job = AdaptJob(options)
-    compile_with_notice(remarks)
     if not job.begin():
         remarks.print(f"Nothing to do: {options.output} is finished. New rows need another output file.")
         if options.as_json:
@@ -86,7 +84,11 @@ def _run(options: AdaptOptions, remarks: Console) -> int:
         return 0
     say(remarks, *_first_remarks(job))
     has_end = job.table.share_read() is not None
-    with stop_on_signals() as request_to_stop, ProgressBar(remarks, "Reading", has_end=has_end) as bar:
+    with (
+        stop_on_signals() as request_to_stop,
+        announcing_compilation(remarks),
+        ProgressBar("Reading", 1.0 if has_end else None, console=remarks) as bar,
+    ):
         is_finished = job.follow(should_stop=request_to_stop, on_round=_progress(job, bar))
     if is_finished and job.record.n_rows == job.n_rows_before:
         _remark_on_nothing(job, remarks)
@@ -194,9 +196,8 @@ def predict(options: PredictOptions) -> int:
 
     remarks = remarks_console(quiet=options.quiet)
     job = PredictJob(options)
-    compile_with_notice(remarks)
     try:
-        with stop_on_signals() as request_to_stop, remarks.status("Predicting"):
+        with stop_on_signals() as request_to_stop, announcing_compilation(remarks), remarks.status("Predicting"):
             is_finished = job.run(request_to_stop)
     except BrokenPipeError:
         return give_up_stdout()
