@@ -89,7 +89,7 @@ def tables_of(name):
         return peers.speed_table(rows) + "\n" + peers.agreement_table(rows)
     if name.startswith("gallery"):
         return gallery.tables()[name]
-    return {"labels": labels.table, "predictors": predictors.table}[name]()
+    return {"labels": labels.table, "long run": labels.long_table, "predictors": predictors.table}[name]()
 
 
 WITH_TABLES = [*sorted(pages.DOCS.rglob("*.md")), pages.ROOT / "README.md"]
@@ -316,7 +316,7 @@ def test_states_of_keys_are_those_of_single_steps():
 def test_the_command_line_is_compared_with_a_loop(results, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["cli_throughput", "--rows", "400"])
     cli_throughput.main()
-    assert pages.kept("cli_throughput")["plain loop, microseconds a round"] > 0.0
+    assert pages.kept("cli_throughput")["linear: plain loop, microseconds a round"] > 0.0
 
 
 @pytest.mark.slow
