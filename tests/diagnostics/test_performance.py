@@ -193,6 +193,20 @@ def test_no_error_in_few_labels_is_no_certainty():
     assert now.high > 0.05
 
 
+@pytest.mark.parametrize("name", ["f1", "recall", "precision"])
+def test_intervals_of_a_rare_class_hold_the_truth(name):
+    """Of 100 labels, about ten are of the class and three are predicted so: often none is a hit."""
+    rng, metric, n_times = np.random.default_rng(0), read_metric(name, [0, 1]), 120
+    calibration, (made, y) = calibration_of(), draw(rng, 500 * n_times, shift=-3.0)
+    true, n_held = true_value(metric, made, y), 0
+    for start in range(0, len(y), 500):
+        chosen = start + rng.permutation(500)[:100]
+        labels = Labels(made[chosen], y[chosen], np.ones(100))
+        now = confirmed(metric, calibration, made[start : start + 500], labels)
+        n_held += now.low <= true <= now.high
+    assert n_held >= 0.88 * n_times
+
+
 def test_labels_decide_from_thirty_on():
     made, y = draw(np.random.default_rng(0), 300)
     labels = Labels(made[:40], y[:40], np.ones(40))
@@ -262,6 +276,7 @@ def test_gaps_tell_windows_that_were_not_expected():
     found = gaps(ERROR, ClassCalibration.fit(made, y, window))
     assert found.argmax() == 4
     assert found[4] > 0.3
+    assert gaps(AUC, ClassCalibration.fit(made, y, window))[4] > 0.3
     reference, values = numbers(np.random.default_rng(0), 1200)
     values = np.where(window == 2, values + 20.0, values)
     assert gaps(MAE, NumberCalibration.fit(reference, values, window)).argmax() == 2

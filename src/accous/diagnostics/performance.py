@@ -447,7 +447,7 @@ def expected(metric: Metric, calibration: Calibration, recent: Predictions) -> E
     if len(without) > 1:
         # The jackknife by windows of time sees what rows close to one another share.
         variance += (len(without) - 1) * float(np.var(without))
-    low, high = _interval(metric, value, variance, len(recent))
+    low, high = _interval(metric, value, variance, len(recent) * metric.share_counted(rows))
     return Estimate(metric.name, value, low, high, "expected", before, 0)
 
 
@@ -468,7 +468,7 @@ def confirmed(metric: Metric, calibration: Calibration, recent: Predictions, lab
         likely = calibration.expected_rows(recent)
         own = max(own, float((likely.mass * np.square(metric.gradient(likely))).sum()) / n_effective)
     variance += own
-    low, high = _interval(metric, value, variance, n_effective)
+    low, high = _interval(metric, value, variance, n_effective * metric.share_counted(joined.rows(0.0, weight)))
     return Estimate(metric.name, value, low, high, "labels", at_fit(metric, calibration), len(labels))
 
 
@@ -490,12 +490,12 @@ def _have_both_sides(metric: Metric, labels: Labels) -> bool:
 
 
 def gaps(metric: Metric, calibration: Calibration) -> FloatArray:
-    """Return for each window of the backtest how far the truth lay above what was expected without its labels."""
+    """Return for each window of the backtest how far the loss lay above what was expected without its labels."""
     found = []
     for each in range(calibration.n_windows):
         rows = np.flatnonzero(calibration.window == each)
-        true = metric.value(calibration.true_rows(rows))
-        found.append(true - metric.value(calibration.expected_rows(calibration.held_out[rows], each)))
+        guessed = calibration.expected_rows(calibration.held_out[rows], each)
+        found.append(metric.loss(metric.value(calibration.true_rows(rows))) - metric.loss(metric.value(guessed)))
     return np.array(found)
 
 
@@ -602,9 +602,16 @@ def _within(metric: Metric, value: float) -> float:
 
 
 def _interval(metric: Metric, value: float, variance: float, n: float) -> tuple[float, float]:
-    """Return Wilson's interval on the effective number of rows for shares, and one of Student's for others."""
+    """Return Wilson's interval on the effective number of rows for shares, and one of Student's for others.
+
+    F1 is 2 p / (1 + p), where p is the share of hits among rows that are of the class or predicted so: the interval is
+    that of p.
+    """
     if math.isnan(value):
         return math.nan, math.nan
+    if metric.kind == "f1" and len(metric.classes) == 1:
+        low, high = _wilson(value / (2.0 - value), variance * 4.0 / (2.0 - value) ** 4, n)
+        return 2.0 * low / (1.0 + low), 2.0 * high / (1.0 + high)
     if metric.is_share:
         return _wilson(value, variance, n)
     half = float(stdtrit(max(1.0, n - 1.0), 0.5 + 0.5 * LEVEL)) * math.sqrt(variance)
@@ -615,6 +622,8 @@ def _interval(metric: Metric, value: float, variance: float, n: float) -> tuple[
 
 def _wilson(value: float, variance: float, n: float) -> tuple[float, float]:
     spread = value * (1.0 - value)
+    if n <= 0.0:
+        return 0.0, 1.0
     # Where few errors were seen, their variance is too small by chance: the rows themselves say how little is known.
     n_effective = min(spread / variance, _MOST_GAIN * n) if variance > 0.0 and spread > 0.0 else n
     normal = float(ndtri(0.5 + 0.5 * LEVEL))
