@@ -146,6 +146,15 @@ class Metric:
         }
         return float(by_row[self.kind].sum() / total) if total > _SMALLEST_MASS else 0.0
 
+    def parts(self, rows: ClassRows) -> list[Metric]:
+        """Return the metrics of single classes that a mean over counts is made of; nothing for others."""
+        kind = "recall" if self.kind == "balanced_error" else self.kind
+        if kind not in _COUNTED or len(self.classes) < 2:
+            return []
+        is_there = "recall" if self.kind == "balanced_error" else "f1"
+        singles = [(Metric(is_there, is_there, (each,)), Metric(kind, kind, (each,))) for each in self.classes]
+        return [single for present, single in singles if present.share_counted(rows) > 0.0]
+
     def _measure(self, rows: ClassRows | NumberRows) -> tuple[float, FloatArray]:
         if isinstance(rows, NumberRows):
             return _of_numbers(self.kind, self.quantile, rows)
