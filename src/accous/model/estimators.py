@@ -647,11 +647,12 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
             self._replace_state(replace(self.state_, labelled=None, alarm=None), with_new_labels=True)
 
     def age_labels(self, n_rows_since: IntArray) -> None:
-        """Say how many rows of the stream have come after each of the last labels."""
+        """Say how many rows of the stream have come after each of the last so many labels."""
         with self.lock():
             labelled = self.state_.labelled
             if labelled is not None:
-                arrived = np.maximum(0, self.state_.n_rows - n_rows_since[-len(labelled) :])
+                since, arrived = n_rows_since[-len(labelled) :], labelled.arrived.copy()
+                arrived[len(arrived) - len(since) :] = np.maximum(0, self.state_.n_rows - since)
                 aged = replace(self.state_, labelled=replace(labelled, arrived=arrived))
                 self._replace_state(aged, with_new_labels=True)
 

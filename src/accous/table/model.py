@@ -81,7 +81,7 @@ from accous.table.rows import (
     to_polars,
 )
 from accous.table.runs import Job, LogPosition
-from accous.table.store import Store, StorePosition, first_id, unpack_scores
+from accous.table.store import Store, StorePosition, first_id, rows_before, unpack_scores
 from accous.text import count, did_you_mean, listed
 from accous.threads import CALLBACKS_NAME, Lockable
 
@@ -1074,6 +1074,9 @@ class TableModel(TellsStatus, Lockable):
             asked = rows["asked"].cast(pl.Float64).fill_null(np.nan).to_numpy()
             given = (rows["given"], rows["predicted"], rows["round"])
             self._measure(X, *given, is_late=is_late, asked=asked, shares=self._shares(rows["scores"].to_list()))
+            if is_late:
+                ids = rows["id"].to_numpy()
+                self.model.age_labels(rows_before(ids, ids.max()))
 
     def _shares(self, packed: list[bytes | None]) -> NDArray[np.float64] | None:
         """Return the probabilities of the time; None of numbers, and if other classes were known then."""
