@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import style as looks
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier, LogisticRatio, NoShift, OnlineDensityRatio
 from accous.cli import demo
-from accous.cli.simulated import DARK, LIGHT
 from accous.core.ensemble import active_lengths, count_starting
 from accous.core.pool import N_SHAPES
 from accous.diagnostics.losses import effective_sample_size
@@ -37,8 +37,9 @@ def draw_demo() -> None:
     """Play the demo once, with its own settings, and draw it twice."""
     with tempfile.TemporaryDirectory() as folder:
         recovery = demo.play(Path(folder))
-    for name, look in (("demo", LIGHT), ("demo-dark", DARK)):
-        (IMAGES / f"{name}.png").write_bytes(demo.draw(recovery, "png", look))
+    for name, look in (("demo", "default"), ("demo-dark", "dark_background")):
+        with looks.context(look):
+            (IMAGES / f"{name}.png").write_bytes(demo.draw(recovery, "png"))
 
 
 # --- the method ---------------------------------------------------------------------------------------------------

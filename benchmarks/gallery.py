@@ -89,7 +89,7 @@ def _refitted(frame: pl.DataFrame, y: Any) -> Any:
     parts = [y[:N_REFERENCE]]
     for first in range(N_REFERENCE, len(y), WINDOW):
         lately, window = slice(max(0, first - LAST), first), slice(first, first + WINDOW)
-        parts.append(refit(frame[lately], y[lately], frame[window], has_numbers=False))
+        parts.append(refit(frame[lately], y[lately], has_numbers=False)(frame[window]))
     return np.concatenate(parts)
 
 
@@ -109,20 +109,25 @@ def _said(model: Any) -> Kept:
 # --- write and draw ---------------------------------------------------------------------------------------------
 
 
-def table() -> str:
-    """Return errors, and how often each state was said and right, of all cases."""
-    lines = []
+def tables() -> dict[str, str]:
+    """Return the errors of all cases, alone and with how often each state was said."""
+    lines: list[tuple[str, ...]] = []
     for name, title in CASES.items():
         case = kept(NAME)[name]
         errors = [f"{100 * case['errors'][each]:.1f}" for each in MODELS]
         states = [look["said"]["labels"]["state"] for look in case["looks"]]
-        counts = [states.count(each) for each in ("healthy", "degraded", "uncertain")]
+        counts = [f"{states.count(each)}" for each in ("healthy", "degraded", "uncertain")]
         lines.append((title.partition(":")[0], *errors, *counts))
-    return markdown(("stream", *MODELS.values(), "healthy", "degraded", "uncertain"), lines)
+    headings = ("stream", *MODELS.values(), "healthy", "degraded", "uncertain")
+    n_errors = 1 + len(MODELS)
+    return {
+        "gallery": markdown(headings, lines),
+        "gallery errors": markdown(headings[:n_errors], [line[:n_errors] for line in lines]),
+    }
 
 
 STYLES: dict[str, tuple[str, dict[str, Any]]] = {
-    "fixed": ("fixed", {"linestyle": (0, (3, 3)), "linewidth": 1.6}),
+    "fixed": ("fixed", {"linestyle": (0, (3, 3)), "linewidth": 1.6, "zorder": 3}),
     "weights": ("boosted", {"linestyle": "-", "linewidth": 1.4}),
     "labels": ("used", {"linestyle": "-", "linewidth": 3.0}),
 }
@@ -177,7 +182,8 @@ def main() -> None:
     for name in () if options.play is None else options.play or CASES:
         keep_part(NAME, name, play(name))
         print(name, {each: round(100 * error, 1) for each, error in kept(NAME)[name]["errors"].items()}, flush=True)
-    fill("gallery/index.md", {"gallery": table()})
+    for page in ("gallery/index.md", "../README.md"):
+        fill(page, tables())
     draw()
 
 

@@ -19,11 +19,11 @@ from benchmarks import (
     defaults,
     figures,
     gallery,
-    harm,
     keyed,
     labels,
     pages,
     pool,
+    predictors,
     service,
     speed,
     startup,
@@ -39,7 +39,7 @@ needs_streams = pytest.mark.skipif(
 )
 
 SCRIPTS = (
-    cli_throughput, defaults, figures, gallery, harm, keyed, peers, pool, service, speed, startup,
+    cli_throughput, defaults, figures, gallery, keyed, peers, pool, predictors, service, speed, startup,
 )  # fmt: skip
 
 
@@ -87,22 +87,25 @@ def tables_of(name):
     if name == "bench-peers":
         rows = [row for row in pages.kept("peers") if "aim" in row]
         return peers.speed_table(rows) + "\n" + peers.agreement_table(rows)
-    return {"gallery": gallery.table, "labels": labels.table}[name]()
+    if name.startswith("gallery"):
+        return gallery.tables()[name]
+    return {"labels": labels.table, "predictors": predictors.table}[name]()
 
 
-SWEEPS = {"sweep defaults", "sweep losses"}  # their rows are not kept
+WITH_TABLES = [*sorted(pages.DOCS.rglob("*.md")), pages.ROOT / "README.md"]
+NOT_KEPT = {"sweep defaults", "sweep losses", "performance", "states", "alarms"}
 
 
 @pytest.mark.parametrize(
     "page",
     # docs/results.md is filled by accous_bench, which tests it.
-    [page for page in sorted(pages.DOCS.rglob("*.md")) if "<!-- table " in page.read_text() and page.stem != "results"],
+    [page for page in WITH_TABLES if "<!-- table " in page.read_text() and page.stem != "results"],
     ids=lambda p: p.stem,
 )
 def test_pages_show_what_is_kept(page):
     text = page.read_text(encoding="utf-8")
     assert text.count("<!-- table ") == text.count("<!-- end of table -->")
-    assert pages.filled(text, lambda name: None if name in SWEEPS else tables_of(name)) == text
+    assert pages.filled(text, lambda name: None if name in NOT_KEPT else tables_of(name)) == text
 
 
 def test_filling_changes_only_what_is_named():
@@ -139,11 +142,17 @@ def test_classes_of_a_stream_of_numbers_are_whether_the_number_is_large():
 
 
 @needs_streams
-def test_harm_is_the_error_above_that_of_the_fixed_model():
-    found = harm.play("bike_sharing_hour", 300, 1400, is_told=False)
-    assert (found["order"], found["guard"] in ("strict", "off")) == ("found", True)
-    assert found["p_value"] <= 0.01
-    assert found["harm"] <= 0.5
+def test_the_default_is_compared_with_what_never_adapts_and_with_itself():
+    case = predictors.Case.read("bike_sharing_hour", 500, 1600, has_numbers=False)
+    fixed, adapted = predictors.play_fixed(case), predictors.play_adapted(case)
+    errors = [fixed[each] for each in predictors.FIXED]
+    assert 0.0 < min(errors) < max(errors) < 0.5
+    assert fixed["default"] <= min(errors) + 0.025
+    assert max(adapted[each] for each in predictors.HARMS) <= 0.005
+    assert adapted["found"] == adapted["told"]
+    assert {part: set(rows[0]) for part, rows in pages.kept("predictors").items()} == {
+        part: {"stream", "reference", "has_numbers", *found} for part, found in (("fixed", fixed), ("adapted", adapted))
+    }
 
 
 @needs_streams
@@ -307,7 +316,7 @@ def test_states_of_keys_are_those_of_single_steps():
 def test_the_command_line_is_compared_with_a_loop(results, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["cli_throughput", "--rows", "400"])
     cli_throughput.main()
-    assert pages.kept("cli_throughput")["plain loop, microseconds a round"] > 0.0
+    assert pages.kept("cli_throughput")["linear: plain loop, microseconds a round"] > 0.0
 
 
 @pytest.mark.slow

@@ -46,10 +46,6 @@ __all__ = [
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 
 
-def _default_period(n_rounds: int) -> int:
-    return max(1, round(math.sqrt(n_rounds)))
-
-
 @dataclass(frozen=True)
 class Shift(ABC):
     """Base of all shifts: a rule for the weight of ``D''`` in each round."""
@@ -140,7 +136,18 @@ class LinearShift(Shift):
 
 
 @dataclass(frozen=True)
-class SquareShift(Shift):
+class _PeriodicShift(Shift):
+    period: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.period is not None:
+            require_integer("period", self.period, at_least=1)
+
+    def _period_in(self, rounds: NDArray[np.int64]) -> int:
+        return self.period or max(1, round(math.sqrt(len(rounds))))
+
+
+class SquareShift(_PeriodicShift):
     """Sudden periodic switches, the paper's ``Squ``: ``alpha_t = 1 - (floor((t - 1) / M) mod 2)``.
 
     It starts at 1 and switches between 1 and 0 every M rounds. As in the paper's appendix, M is *half* the cycle
@@ -158,20 +165,12 @@ class SquareShift(Shift):
     array([1., 1., 0., 0., 1., 1.])
     """
 
-    period: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.period is not None:
-            require_integer("period", self.period, at_least=1)
-
     def _alphas(self, rounds: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.float64]:
-        period = self.period or _default_period(len(rounds))
-        n_switches = (rounds - 1) // period
+        n_switches = (rounds - 1) // self._period_in(rounds)
         return (1 - n_switches % 2).astype(np.float64)
 
 
-@dataclass(frozen=True)
-class SineShift(Shift):
+class SineShift(_PeriodicShift):
     """Smooth periodic waves, the paper's ``Sin``: ``alpha_t = sin(pi (t mod M) / M)``.
 
     The formula is that of the paper's appendix. The waves are half sines, so that alpha stays in [0, 1] and M
@@ -189,14 +188,8 @@ class SineShift(Shift):
     array([1., 0., 1., 0.])
     """
 
-    period: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.period is not None:
-            require_integer("period", self.period, at_least=1)
-
     def _alphas(self, rounds: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.float64]:
-        period = self.period or _default_period(len(rounds))
+        period = self._period_in(rounds)
         waves: NDArray[np.float64] = np.sin(np.pi * (rounds % period) / period)
         return waves
 
@@ -266,17 +259,41 @@ class Batch:
     round: int
 
 
-def draw_alphas(shift: Shift, n_rounds: int, generator: np.random.Generator) -> NDArray[np.float64]:
-    """Return the weight of ``D''`` in each round, as a read-only array."""
-    alphas = np.array(shift.alphas(n_rounds, generator), dtype=np.float64)
-    alphas.setflags(write=False)
-    return alphas
+class _ShiftedStream(ABC):
+    """Rounds whose rows follow a shift. Each purpose has a generator of its own, named by a key."""
 
+    shift: Shift
+    n_rounds: int
+    batch_size: int
+    random_state: int | None
 
-def check_alphas(alphas: NDArray[np.float64], n_rounds: int) -> None:
-    """Raise an error if a shift does not give one alpha in [0, 1] for every round."""
-    if alphas.shape != (n_rounds,) or not np.all((alphas >= 0) & (alphas <= 1)):
-        raise ParameterError("shift must give one alpha in [0, 1] for each of the n_rounds rounds.")
+    def _check_rounds(self) -> None:
+        if not isinstance(self.shift, Shift):
+            raise ParameterError(f"shift must be a Shift such as LinearShift(), got {self.shift!r}.")
+        require_integer("n_rounds", self.n_rounds, at_least=1)
+        require_integer("batch_size", self.batch_size, at_least=1)
+        if self.random_state is not None:
+            require_integer("random_state", self.random_state, at_least=0)
+        if self.alphas.shape != (self.n_rounds,) or not np.all((self.alphas >= 0) & (self.alphas <= 1)):
+            raise ParameterError("shift must give one alpha in [0, 1] for each of the n_rounds rounds.")
+
+    def __len__(self) -> int:
+        return int(self.n_rounds)
+
+    @cached_property
+    def alphas(self) -> NDArray[np.float64]:
+        """Alpha of each round, the weight of ``D''``: a read-only array of shape (n_rounds,)."""
+        alphas = np.array(self.shift.alphas(self.n_rounds, self.generator(0)), dtype=np.float64)
+        alphas.setflags(write=False)
+        return alphas
+
+    @cached_property
+    def _entropy(self) -> Any:
+        return np.random.SeedSequence(self.random_state).entropy
+
+    def generator(self, *key: int) -> np.random.Generator:
+        """Return a fresh generator: key 0 is for the alphas, the others are for rows and labels."""
+        return np.random.default_rng(np.random.SeedSequence(self._entropy, spawn_key=key))
 
 
 def mix_risks(risks: tuple[float, float], alpha: float | NDArray[np.float64]) -> Any:
@@ -365,7 +382,133 @@ LARGEST_COORDINATE = 1e150  # keeps the log densities of any finite row finite
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianStream:
+class _GaussianRows(_ShiftedStream):
+    """Rows of four Gaussians, two in each part."""
+
+    shift: Shift
+    _: KW_ONLY
+    n_features: int = 12
+    n_reference: int = 1000
+    n_rounds: int = 10_000
+    batch_size: int = 1
+    alpha_0: float = 0.9
+    random_state: int | None = 0
+
+    def __post_init__(self) -> None:
+        require_integer("n_features", self.n_features, at_least=self._fewest_features)
+        require_integer("n_reference", self.n_reference, at_least=1)
+        require_number_in("alpha_0", self.alpha_0, 0, 1)
+        self._check_rounds()
+
+    @property
+    def _fewest_features(self) -> int:
+        return 2
+
+    @property
+    def _directions(self) -> FloatArray:
+        """The unit vectors from the negative to the positive class of ``D'`` and of ``D''``."""
+        return _turned_directions(int(self.n_features), 75.0)
+
+    @abstractmethod
+    def component_risks(self, model: Any) -> tuple[float, float]:
+        """Compute the exact risks of a model under ``D'`` and under ``D''``."""
+
+    def _draw_reference(self) -> tuple[FloatArray, IntArray]:
+        alpha_of_row = np.full(self.n_reference, float(self.alpha_0))
+        return self._rows(alpha_of_row, choices=self.generator(1, 0), noise=self.generator(1, 1))
+
+    def _batches(self, key: int) -> Iterator[Batch]:
+        choices, noise = self.generator(key, 0), self.generator(key, 1)
+        size = int(self.batch_size)
+        rounds_ahead = max(1, ROWS_DRAWN_AHEAD // size)
+        for first in range(0, len(self), rounds_ahead):
+            alphas = self.alphas[first : first + rounds_ahead]
+            X, y = self._rows(np.repeat(alphas, size), choices=choices, noise=noise)
+            for i, alpha in enumerate(alphas.tolist()):
+                rows = slice(i * size, (i + 1) * size)
+                yield Batch(X[rows], y[rows], alpha, first + i + 1)
+
+    def true_ratio(self, X: ArrayLike, alpha: float) -> FloatArray:
+        """Compute the exact ratio ``D_alpha(x) / D_{alpha_0}(x)``, batch over reference, of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Finite rows.
+        alpha : float
+            The weight of ``D''``, in [0, 1].
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            The ratios. For ``0 < alpha_0 < 1`` they are finite, between ``(1 - alpha) / (1 - alpha_0)`` and
+            ``alpha / alpha_0``. If ``alpha_0`` is 0 or 1, they may be inf where the reference has no mass.
+        """
+        require_number_in("alpha", alpha, 0, 1)
+        return _ratio_of_odds(self._log_odds(_as_finite_rows(X, self.n_features)), alpha, self.alpha_0)
+
+    def reference_ratio(self, alpha: float) -> FloatArray:
+        """Compute the exact ratio of every reference row.
+
+        Parameters
+        ----------
+        alpha : float
+            The weight of ``D''``, in [0, 1].
+        """
+        require_number_in("alpha", alpha, 0, 1)
+        return _ratio_of_odds(self._reference_log_odds, alpha, self.alpha_0)
+
+    @overload
+    def risk(self, model: Any, alpha: float) -> float: ...
+    @overload
+    def risk(self, model: Any, alpha: FloatArray) -> FloatArray: ...
+    def risk(self, model: Any, alpha: float | FloatArray) -> float | FloatArray:
+        """Compute the risk of a model under ``D_alpha``; ``component_risks`` says of which models.
+
+        Parameters
+        ----------
+        model : object
+        alpha : float or ndarray
+            The weight of ``D''``, in [0, 1]. An array gives one risk per entry.
+
+        Returns
+        -------
+        float or ndarray
+            ``(1 - alpha) risk under D' + alpha risk under D''``.
+        """
+        return mix_risks(self.component_risks(model), alpha)
+
+    @cached_property
+    def _reference_log_odds(self) -> FloatArray:
+        return self._log_odds(self._draw_reference()[0])
+
+    @cached_property
+    def means(self) -> FloatArray:
+        """The means of ``D'`` negative, ``D'`` positive, ``D''`` negative, ``D''`` positive."""
+        halves = 0.2 * np.sqrt(int(self.n_features)) * self._directions
+        return np.stack([-1 - halves[0], -1 + halves[0], 1 - halves[1], 1 + halves[1]])
+
+    def _rows(
+        self, alpha_of_row: FloatArray, *, choices: np.random.Generator, noise: np.random.Generator
+    ) -> tuple[FloatArray, IntArray]:
+        """Draw one row per alpha. One generator per kind of draw: bits do not depend on the block size."""
+        uniforms = choices.random((len(alpha_of_row), 2))
+        is_second = uniforms[:, 0] < alpha_of_row
+        y = (uniforms[:, 1] < 0.5).astype(np.int64)
+        X = self.means[2 * is_second + y] + noise.standard_normal((len(y), int(self.n_features)))
+        return X, y
+
+    def _log_odds(self, X: FloatArray) -> FloatArray:
+        """Compute ``log D''(x) / D'(x)``, leaving out what the four densities have in common."""
+        # Rows far out are moved inwards along their ray, to where the odds have long reached their limit.
+        X = X / np.maximum(1.0, np.abs(X).max(axis=1, keepdims=True) / LARGEST_COORDINATE)
+        logs = X @ self.means.T - 0.5 * (self.means**2).sum(axis=1)
+        odds: FloatArray = np.logaddexp(logs[:, 2], logs[:, 3]) - np.logaddexp(logs[:, 0], logs[:, 1])
+        return odds
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianStream(_GaussianRows):
     """The paper's synthetic data: ``D_t = (1 - alpha_t) D' + alpha_t D''``, two Gaussian classes per part.
 
     All four Gaussians have unit covariance and both classes are equally likely. The reference has
@@ -424,36 +567,26 @@ class GaussianStream:
     0.5
     """
 
-    shift: Shift
     _: KW_ONLY
     geometry: str = "reconstructed"
     angle: float = 75.0
-    n_features: int = 12
-    n_reference: int = 1000
-    n_rounds: int = 10_000
-    batch_size: int = 1
-    alpha_0: float = 0.9
-    random_state: int | None = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.shift, Shift):
-            raise ParameterError(f"shift must be a Shift such as LinearShift(), got {self.shift!r}.")
         if self.geometry not in GEOMETRIES:
             raise ParameterError(f"geometry must be one of {', '.join(GEOMETRIES)}, got {self.geometry!r}.")
         require_number_in("angle", self.angle, 0, 180)
-        require_integer("n_features", self.n_features, at_least=2 if self.geometry == "reconstructed" else 1)
-        require_integer("n_reference", self.n_reference, at_least=1)
-        require_integer("n_rounds", self.n_rounds, at_least=1)
-        require_integer("batch_size", self.batch_size, at_least=1)
-        require_number_in("alpha_0", self.alpha_0, 0, 1)
-        if self.random_state is not None:
-            require_integer("random_state", self.random_state, at_least=0)
-        check_alphas(self.alphas, self.n_rounds)
+        super().__post_init__()
 
-    @cached_property
-    def alphas(self) -> FloatArray:
-        """The weight of ``D''`` in each round: a read-only array of shape (n_rounds,)."""
-        return draw_alphas(self.shift, self.n_rounds, self.generator(0))
+    @property
+    def _fewest_features(self) -> int:
+        return 2 if self.geometry == "reconstructed" else 1
+
+    @property
+    def _directions(self) -> FloatArray:
+        d = int(self.n_features)
+        if self.geometry == "published":
+            return np.array([np.full(d, -1 / np.sqrt(d)), np.full(d, 1 / np.sqrt(d))])
+        return _turned_directions(d, self.angle)
 
     def reference(self) -> tuple[FloatArray, IntArray]:
         """Draw the labelled reference, the same in every call.
@@ -465,11 +598,7 @@ class GaussianStream:
         y : ndarray of shape (n_reference,)
             Their labels, 0 or 1.
         """
-        alpha_of_row = np.full(self.n_reference, float(self.alpha_0))
-        return self._rows(alpha_of_row, choices=self.generator(1, 0), noise=self.generator(1, 1))
-
-    def __len__(self) -> int:
-        return int(self.n_rounds)
+        return self._draw_reference()
 
     def __iter__(self) -> Iterator[Batch]:
         return self._batches(2)
@@ -477,70 +606,6 @@ class GaussianStream:
     def fresh_batches(self) -> Iterator[Batch]:
         """Yield other rows of the same rounds, independent of the stream and of the reference."""
         return self._batches(6)
-
-    def _batches(self, key: int) -> Iterator[Batch]:
-        choices, noise = self.generator(key, 0), self.generator(key, 1)
-        size = int(self.batch_size)
-        rounds_ahead = max(1, ROWS_DRAWN_AHEAD // size)
-        for first in range(0, len(self), rounds_ahead):
-            alphas = self.alphas[first : first + rounds_ahead]
-            X, y = self._rows(np.repeat(alphas, size), choices=choices, noise=noise)
-            for i, alpha in enumerate(alphas.tolist()):
-                rows = slice(i * size, (i + 1) * size)
-                yield Batch(X[rows], y[rows], alpha, first + i + 1)
-
-    def true_ratio(self, X: ArrayLike, alpha: float) -> FloatArray:
-        """Compute the exact ratio ``D_alpha(x) / D_{alpha_0}(x)``, batch over reference, of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            Finite rows.
-        alpha : float
-            The weight of ``D''``, in [0, 1].
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-            The ratios. For ``0 < alpha_0 < 1`` they are finite, between ``(1 - alpha) / (1 - alpha_0)`` and
-            ``alpha / alpha_0``. If ``alpha_0`` is 0 or 1, they may be inf where the reference has no mass.
-        """
-        require_number_in("alpha", alpha, 0, 1)
-        return _ratio_of_odds(self._log_odds(_as_finite_rows(X, self.n_features)), alpha, self.alpha_0)
-
-    def reference_ratio(self, alpha: float) -> FloatArray:
-        """Compute the exact ratio of every reference row.
-
-        Parameters
-        ----------
-        alpha : float
-            The weight of ``D''``, in [0, 1].
-        """
-        require_number_in("alpha", alpha, 0, 1)
-        return _ratio_of_odds(self._reference_log_odds, alpha, self.alpha_0)
-
-    @overload
-    def risk(self, model: Any, alpha: float) -> float: ...
-    @overload
-    def risk(self, model: Any, alpha: FloatArray) -> FloatArray: ...
-    def risk(self, model: Any, alpha: float | FloatArray) -> float | FloatArray:
-        """Compute the exact error rate of a linear model under ``D_alpha``.
-
-        Parameters
-        ----------
-        model : object with coef_ and intercept_, tuple (coef, intercept), or object with decision_function
-            A binary classifier that is affine in x; a positive score means class 1. The coefficients are
-            recovered from a decision function, for example of a pipeline that scales first. A decision function
-            that is not affine raises an error.
-        alpha : float or ndarray
-            The weight of ``D''``, in [0, 1]. An array gives one risk per entry.
-
-        Returns
-        -------
-        float or ndarray
-            ``(1 - alpha) risk under D' + alpha risk under D''``.
-        """
-        return mix_risks(self.component_risks(model), alpha)
 
     def component_risks(self, model: Any) -> tuple[float, float]:
         """Compute the exact error rates of a linear model under ``D'`` and under ``D''``.
@@ -551,7 +616,9 @@ class GaussianStream:
         Parameters
         ----------
         model : object with coef_ and intercept_, tuple (coef, intercept), or object with decision_function
-            As in `risk`.
+            A binary classifier that is affine in x; a positive score means class 1. The coefficients are
+            recovered from a decision function, for example of a pipeline that scales first. A decision function
+            that is not affine raises an error.
 
         Returns
         -------
@@ -568,50 +635,10 @@ class GaussianStream:
         errors = ndtr(margins * np.array([1, -1, 1, -1]))
         return float(errors[:2].mean()), float(errors[2:].mean())
 
-    @cached_property
-    def _entropy(self) -> Any:
-        return np.random.SeedSequence(self.random_state).entropy
 
-    def generator(self, *spawn_key: int) -> np.random.Generator:
-        """Return a fresh generator: keys 0, 1, 2 and 6 are for alphas, reference, batches, fresh batches."""
-        return np.random.default_rng(np.random.SeedSequence(self._entropy, spawn_key=spawn_key))
-
-    @cached_property
-    def _reference_log_odds(self) -> FloatArray:
-        return self._log_odds(self.reference()[0])
-
-    @cached_property
-    def means(self) -> FloatArray:
-        """The means of ``D'`` negative, ``D'`` positive, ``D''`` negative, ``D''`` positive."""
-        d = int(self.n_features)
-        directions = _class_directions(self.geometry, d, float(np.deg2rad(self.angle)))
-        halves = 0.2 * np.sqrt(d) * directions
-        return np.stack([-1 - halves[0], -1 + halves[0], 1 - halves[1], 1 + halves[1]])
-
-    def _rows(
-        self, alpha_of_row: FloatArray, *, choices: np.random.Generator, noise: np.random.Generator
-    ) -> tuple[FloatArray, IntArray]:
-        """Draw one row per alpha. One generator per kind of draw: bits do not depend on the block size."""
-        uniforms = choices.random((len(alpha_of_row), 2))
-        is_second = uniforms[:, 0] < alpha_of_row
-        y = (uniforms[:, 1] < 0.5).astype(np.int64)
-        X = self.means[2 * is_second + y] + noise.standard_normal((len(y), int(self.n_features)))
-        return X, y
-
-    def _log_odds(self, X: FloatArray) -> FloatArray:
-        """Compute ``log D''(x) / D'(x)``, leaving out what the four densities have in common."""
-        # Rows far out are moved inwards along their ray, to where the odds have long reached their limit.
-        X = X / np.maximum(1.0, np.abs(X).max(axis=1, keepdims=True) / LARGEST_COORDINATE)
-        logs = X @ self.means.T - 0.5 * (self.means**2).sum(axis=1)
-        odds: FloatArray = np.logaddexp(logs[:, 2], logs[:, 3]) - np.logaddexp(logs[:, 0], logs[:, 1])
-        return odds
-
-
-def _class_directions(geometry: str, d: int, angle: float) -> FloatArray:
-    """Return the unit vectors from the negative to the positive class of ``D'`` and of ``D''``."""
-    if geometry == "published":
-        return np.array([np.full(d, -1 / np.sqrt(d)), np.full(d, 1 / np.sqrt(d))])
-    turns = np.array([[-angle / 2], [angle / 2]])
+def _turned_directions(d: int, angle: float) -> FloatArray:
+    """Return two unit vectors with this angle between them, orthogonal to the line between the centres if d > 2."""
+    turns = np.deg2rad(angle) * np.array([[-0.5], [0.5]])
     directions: FloatArray
     if d == 2:
         across, along = np.array([1.0, -1.0]) / np.sqrt(2), np.array([1.0, 1.0]) / np.sqrt(2)
@@ -653,7 +680,7 @@ SAMPLE_SIZE = 20_000  # rows of each part, on which models that are not linear a
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianRegressionStream:
+class GaussianRegressionStream(_GaussianRows):
     r"""The rows of `GaussianStream` with a number to predict, whose relation to the rows never changes.
 
     .. math:: y = u(x) + \big(1 - \mathrm{bend} \, (1 - u(x))\big) \, v \cdot x + \mathrm{noise} \cdot \varepsilon
@@ -693,31 +720,14 @@ class GaussianRegressionStream:
     (3.413, 2.11)
     """
 
-    shift: Shift
     _: KW_ONLY
     bend: float = 0.5
     noise: float = 1.0
-    n_features: int = 12
-    n_reference: int = 1000
-    n_rounds: int = 10_000
-    batch_size: int = 1
-    alpha_0: float = 0.9
-    random_state: int | None = 0
 
     def __post_init__(self) -> None:
         require_number_in("bend", self.bend, 0, 1)
         require_number_in("noise", self.noise, 0, 1e6)
-        self._inputs  # noqa: B018 - checks the other parameters
-
-    @cached_property
-    def _inputs(self) -> GaussianStream:
-        names = ("n_features", "n_reference", "n_rounds", "batch_size", "alpha_0", "random_state")
-        return GaussianStream(self.shift, **{name: getattr(self, name) for name in names})
-
-    @property
-    def alphas(self) -> FloatArray:
-        """The weight of ``D''`` in each round: a read-only array of shape (n_rounds,)."""
-        return self._inputs.alphas
+        super().__post_init__()
 
     def reference(self) -> tuple[FloatArray, FloatArray]:
         """Draw the labelled reference, the same in every call.
@@ -729,15 +739,12 @@ class GaussianRegressionStream:
         y : ndarray of shape (n_reference,)
             Their targets.
         """
-        X, _ = self._inputs.reference()
-        return X, self._targets(X, self._inputs.generator(3))
-
-    def __len__(self) -> int:
-        return len(self._inputs)
+        X, _ = self._draw_reference()
+        return X, self._targets(X, self.generator(3))
 
     def __iter__(self) -> Iterator[Batch]:
-        generator = self._inputs.generator(4)
-        for batch in self._inputs:
+        generator = self.generator(4)
+        for batch in self._batches(2):
             yield Batch(batch.X, self._targets(batch.X, generator), batch.alpha, batch.round)
 
     def mean_target(self, X: ArrayLike) -> FloatArray:
@@ -754,43 +761,6 @@ class GaussianRegressionStream:
         targets: FloatArray = u + (1.0 - self.bend * (1.0 - u)) * (rows @ self._across)
         return targets
 
-    def true_ratio(self, X: ArrayLike, alpha: float) -> FloatArray:
-        """Compute the exact ratio ``D_alpha(x) / D_{alpha_0}(x)`` of each row, as `GaussianStream.true_ratio` does.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-        alpha : float
-            The weight of ``D''``, in [0, 1].
-        """
-        return self._inputs.true_ratio(X, alpha)
-
-    def reference_ratio(self, alpha: float) -> FloatArray:
-        """Compute the exact ratio of every reference row."""
-        return self._inputs.reference_ratio(alpha)
-
-    @overload
-    def risk(self, model: Any, alpha: float) -> float: ...
-    @overload
-    def risk(self, model: Any, alpha: FloatArray) -> FloatArray: ...
-    def risk(self, model: Any, alpha: float | FloatArray) -> float | FloatArray:
-        """Compute the mean squared error of a model under ``D_alpha``.
-
-        Parameters
-        ----------
-        model : object with predict, object with coef_ and intercept_, or tuple (coef, intercept)
-            If its predictions are affine in x, the error is exact. Otherwise it is the mean over 20,000 rows of each
-            part, the same in every call, plus the variance of the noise.
-        alpha : float or ndarray
-            The weight of ``D''``, in [0, 1]. An array gives one risk per entry.
-
-        Returns
-        -------
-        float or ndarray
-            ``(1 - alpha) risk under D' + alpha risk under D''``.
-        """
-        return mix_risks(self.component_risks(model), alpha)
-
     def component_risks(self, model: Any) -> tuple[float, float]:
         r"""Compute the mean squared errors of a model under ``D'`` and under ``D''``.
 
@@ -805,14 +775,15 @@ class GaussianRegressionStream:
         Parameters
         ----------
         model : object with predict, object with coef_ and intercept_, or tuple (coef, intercept)
-            As in `risk`.
+            If its predictions are affine in x, the error is exact. Otherwise it is the mean over 20,000 rows of each
+            part, the same in every call, plus the variance of the noise.
 
         Returns
         -------
         tuple of float
             The risk under ``D'`` and the risk under ``D''``.
         """
-        means = self._inputs.means
+        means = self.means
         linear = linear_predictions(model, means)
         if linear is None:
             errors = np.array([np.mean((model.predict(X) - targets) ** 2) for X, targets in self._sample])
@@ -843,9 +814,9 @@ class GaussianRegressionStream:
     @cached_property
     def _sample(self) -> list[tuple[FloatArray, FloatArray]]:
         """Rows of each part and their targets without noise."""
-        generator = self._inputs.generator(5)
+        generator = self.generator(5)
         noise = generator.standard_normal((2, SAMPLE_SIZE, int(self.n_features)))
-        rows = np.repeat(self._inputs.means, SAMPLE_SIZE // 2, axis=0).reshape(noise.shape) + noise
+        rows = np.repeat(self.means, SAMPLE_SIZE // 2, axis=0).reshape(noise.shape) + noise
         return [(X, self.mean_target(X)) for X in rows]
 
     def _targets(self, X: FloatArray, generator: np.random.Generator) -> FloatArray:
@@ -859,7 +830,7 @@ BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureStream:
+class MixtureStream(_ShiftedStream):
     """Rows of two pools: ``D_t = (1 - alpha_t) D' + alpha_t D''``, where D' and D'' are uniform on the pools.
 
     Each pool is split at random: some rows go to the labelled reference, and the stream draws from the others, so that
@@ -881,7 +852,7 @@ class MixtureStream:
         Rows in the reference. None takes as many as possible while leaving half of each pool to the stream.
     alpha_0 : float, default=0.9
         The weight of ``D''`` in the reference, in [0, 1], rounded to whole rows.
-    random_state : int, default=0
+    random_state : int or None, default=0
         The seed.
 
     Examples
@@ -908,23 +879,18 @@ class MixtureStream:
     replace: bool = True
     n_reference: int | None = None
     alpha_0: float = 0.9
-    random_state: int = 0
+    random_state: int | None = 0
     _pools: tuple[tuple[NDArray[Any], NDArray[Any]], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.shift, Shift):
-            raise ParameterError(f"shift must be a Shift such as LinearShift(), got {self.shift!r}.")
-        require_integer("n_rounds", self.n_rounds, at_least=1)
-        require_integer("batch_size", self.batch_size, at_least=1)
+        self._check_rounds()
         require_number_in("alpha_0", self.alpha_0, 0, 1)
-        require_integer("random_state", self.random_state, at_least=0)
         if self.n_reference is not None:
             require_integer("n_reference", self.n_reference, at_least=2, or_else=" or None")
         pools = tuple(_read_pool(name, getattr(self, name)) for name in ("pool_a", "pool_b"))
         if pools[0][0].shape[1:] != pools[1][0].shape[1:]:
             raise DataError(f"Both pools must have the same columns, got {pools[0][0].shape} and {pools[1][0].shape}.")
         object.__setattr__(self, "_pools", pools)
-        check_alphas(self.alphas, self.n_rounds)
         self._check_sizes()
 
     def __repr__(self) -> str:
@@ -934,14 +900,6 @@ class MixtureStream:
             f"batch_size={self.batch_size}, replace={self.replace}, n_reference={sum(self._reference_counts)}, "
             f"alpha_0={self.reference_alpha:.4g}, random_state={self.random_state})"
         )
-
-    def __len__(self) -> int:
-        return int(self.n_rounds)
-
-    @cached_property
-    def alphas(self) -> FloatArray:
-        """The weight of ``D''`` in each round: a read-only array of shape (n_rounds,)."""
-        return draw_alphas(self.shift, self.n_rounds, self._generator(0))
 
     @property
     def reference_alpha(self) -> float:
@@ -966,7 +924,7 @@ class MixtureStream:
 
     def fresh_batches(self) -> Iterator[Batch]:
         """Yield other draws from the pools for the same rounds, with replacement and never from the reference."""
-        return self._batches(*self._draw_rows(self._generator(3), is_replaced=True))
+        return self._batches(*self._draw_rows(self.generator(3), is_replaced=True))
 
     def _batches(self, is_second: BoolArray, indices: IntArray) -> Iterator[Batch]:
         size = int(self.batch_size)
@@ -1002,10 +960,6 @@ class MixtureStream:
         first, second = self.component_risks(model)
         return (1.0 - alpha) * first + alpha * second
 
-    def _generator(self, *key: int) -> np.random.Generator:
-        """Return a fresh generator: key 0 for the alphas, 1 for the reference, 2 for the batches, 3 for fresh ones."""
-        return np.random.default_rng(np.random.SeedSequence(int(self.random_state), spawn_key=key))
-
     @cached_property
     def _reference_counts(self) -> tuple[int, int]:
         """Number of reference rows from each pool."""
@@ -1019,7 +973,7 @@ class MixtureStream:
 
     @cached_property
     def _shuffled(self) -> tuple[IntArray, ...]:
-        generator = self._generator(1)
+        generator = self.generator(1)
         return tuple(generator.permutation(len(y)) for _, y in self._pools)
 
     @cached_property
@@ -1031,13 +985,13 @@ class MixtureStream:
     def _reference_rows(self) -> tuple[BoolArray, IntArray]:
         """Pool and row of every reference row, in random order."""
         parts = [rows[:count] for rows, count in zip(self._shuffled, self._reference_counts, strict=True)]
-        order = self._generator(1, 1).permutation(len(parts[0]) + len(parts[1]))
+        order = self.generator(1, 1).permutation(len(parts[0]) + len(parts[1]))
         return (np.arange(len(order)) >= len(parts[0]))[order], np.concatenate(parts)[order]
 
     @cached_property
     def _stream_rows(self) -> tuple[BoolArray, IntArray]:
         """Pool and row of every row of the stream."""
-        return self._draw_rows(self._generator(2), is_replaced=self.replace)
+        return self._draw_rows(self.generator(2), is_replaced=self.replace)
 
     def _draw_rows(self, generator: np.random.Generator, *, is_replaced: bool) -> tuple[BoolArray, IntArray]:
         """Draw pool and row for every row of all batches."""
@@ -1064,7 +1018,7 @@ class MixtureStream:
     def _check_sizes(self) -> None:
         if min(self._reference_counts) < 0 or sum(self._reference_counts) < 2:
             raise DataError("The pools are too small for a reference of two rows: give larger ones.")
-        uniforms = self._generator(2).random((int(self.n_rounds) * int(self.batch_size), 2))
+        uniforms = self.generator(2).random((int(self.n_rounds) * int(self.batch_size), 2))
         n_second = int(np.count_nonzero(uniforms[:, 0] < np.repeat(self.alphas, int(self.batch_size))))
         needs = (len(uniforms) - n_second, n_second)
         for name, (_, y), in_reference, needed in zip(
@@ -1096,7 +1050,7 @@ def _read_pool(name: str, pool: Any) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 @dataclass(frozen=True, eq=False)
-class MovingGaussianStream:
+class MovingGaussianStream(_ShiftedStream):
     r"""Reference from N(0, I), round t from N(mu_t, I) with :math:`\mu_t = \alpha_t \mu`.
 
     The ratio :math:`r_t(x) = \exp(\mu_t \cdot x - |\mu_t|^2 / 2)` is log-linear. The paper's theorems on dynamic
@@ -1114,7 +1068,7 @@ class MovingGaussianStream:
     n_reference : int, default=10000
     n_rounds : int, default=1000
     batch_size : int, default=1
-    random_state : int, default=0
+    random_state : int or None, default=0
         The seed. Reference, alphas and batches have independent generators.
 
     Examples
@@ -1132,35 +1086,24 @@ class MovingGaussianStream:
     n_reference: int = 10_000
     n_rounds: int = 1000
     batch_size: int = 1
-    random_state: int = 0
+    random_state: int | None = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.shift, Shift):
-            raise ParameterError(f"shift must be a Shift such as LinearShift(), got {self.shift!r}.")
         require_number("distance", self.distance)
-        for name, least in (("n_features", 1), ("n_reference", 2), ("n_rounds", 1), ("batch_size", 1)):
-            require_integer(name, getattr(self, name), at_least=least)
-        require_integer("random_state", self.random_state, at_least=0)
-        check_alphas(self.alphas, self.n_rounds)
-
-    def __len__(self) -> int:
-        return int(self.n_rounds)
-
-    @cached_property
-    def alphas(self) -> FloatArray:
-        """How far along the path each round is: a read-only array of shape (n_rounds,)."""
-        return draw_alphas(self.shift, self.n_rounds, self._generator(0))
+        require_integer("n_features", self.n_features, at_least=1)
+        require_integer("n_reference", self.n_reference, at_least=2)
+        self._check_rounds()
 
     def reference(self) -> tuple[FloatArray, IntArray]:
         """Draw the labelled reference, the same in every call."""
-        return self._rows(np.zeros(self.n_reference), self._generator(1))
+        return self._rows(np.zeros(self.n_reference), self.generator(1))
 
     def fresh_reference_rows(self, n_rows: int) -> FloatArray:
         """Draw rows of the reference's distribution that are not the reference, the same in every call."""
-        return self._rows(np.zeros(n_rows), self._generator(3))[0]
+        return self._rows(np.zeros(n_rows), self.generator(3))[0]
 
     def __iter__(self) -> Iterator[Batch]:
-        generator = self._generator(2)
+        generator = self.generator(2)
         for i, alpha in enumerate(self.alphas.tolist()):
             yield Batch(*self._rows(np.full(int(self.batch_size), alpha), generator), alpha, i + 1)
 
@@ -1190,10 +1133,6 @@ class MovingGaussianStream:
     @property
     def _mean(self) -> FloatArray:
         return np.full(int(self.n_features), float(self.distance) / np.sqrt(self.n_features))
-
-    def _generator(self, key: int) -> np.random.Generator:
-        """Return a fresh generator: key 0 for the alphas, 1 for the reference, 2 for the batches, 3 for fresh rows."""
-        return np.random.default_rng(np.random.SeedSequence(int(self.random_state), spawn_key=(key,)))
 
     def _rows(self, alpha_of_row: FloatArray, generator: np.random.Generator) -> tuple[FloatArray, IntArray]:
         """Draw one row per alpha. In all rounds, label 1 is more likely the larger the first feature is."""

@@ -1,16 +1,18 @@
-"""Messages: what to install where an extra is missing, numbers with their nouns, and checks of parameters."""
+"""Messages: what to install where an extra is missing, numbers with nouns, the progress bar, checks of parameters."""
 
 from __future__ import annotations
 
 import logging
 import math
+import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 from accous.exceptions import MissingExtraError, ParameterError
 
@@ -97,9 +99,6 @@ def has_package(module: str) -> bool:
         return False
 
 
-# --- Small change of messages: numbers with their nouns, and the logger of accous
-
-
 # --- The logger of accous: silent until you configure logging
 
 
@@ -136,6 +135,84 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
     ('1 row', '2,000 rows', '0 rows have')
     """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+# --- The progress bar of commands, and of work that may take long
+
+
+_SECONDS_BETWEEN, _SECONDS_BETWEEN_LINES, _PATIENCE = 0.1, 5.0, 2.0
+
+
+class ProgressBar:
+    """A bar on a terminal, where rich is installed; with a console that is no terminal, a line every few seconds.
+
+    Parameters
+    ----------
+    text : str
+        What is done, until `show` says more.
+    total : float or None
+        How much there is to do; None if that is not known.
+    console : rich.console.Console, optional
+        Where to. None is standard error, without lines, and the bar appears after two seconds.
+    verbose : bool
+        Show it at once, even if there is no terminal.
+    """
+
+    def __init__(self, text: str, total: float | None = 1.0, *, console: Any = None, verbose: bool = False) -> None:
+        is_terminal = sys.stderr.isatty() if console is None else console.is_terminal and not console.quiet
+        self._is_wanted, self._patience = is_terminal or verbose, _PATIENCE if console is None and not verbose else 0.0
+        self._title = self._text = text
+        self._total, self._console, self._done = total, console, 0.0
+        self._bar: Any = None
+        self._start = self._last = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self._appear()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def is_due(self) -> bool:
+        """Whether to show something new: at most ten times per second, and never where there is no bar."""
+        return self._is_wanted and self._has_passed(_SECONDS_BETWEEN)
+
+    def advance(self, n: float = 1, text: str | None = None) -> None:
+        """Count ``n`` more as done, and show what is done now."""
+        self.show(self._done + n, text)
+
+    def show(self, done: float, text: str | None = None) -> None:
+        """Show how much is done, and what is done now."""
+        self._done, self._text = done, text or self._text
+        self._appear()
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, description=self._text)
+            return
+        share = done / self._total if self._total else 0.0
+        if self._console is not None and 0.0 < share < 1.0 and self._has_passed(_SECONDS_BETWEEN_LINES):
+            left = (self._last - self._start) * (1.0 - share) / share
+            self._console.print(f"{self._title}: {share:.0%} done, about {math.ceil(left)} s left.")
+
+    def _has_passed(self, seconds: float) -> bool:
+        now = time.monotonic()
+        if now - self._last < seconds:
+            return False
+        self._last = now
+        return True
+
+    def _appear(self) -> None:
+        is_late = time.monotonic() - self._start >= self._patience
+        if self._bar is not None or not (self._is_wanted and is_late and has_package("rich")):
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), BarColumn(bar_width=24), TextColumn("{task.description}"), TimeElapsedColumn())
+        console, is_transient = self._console or Console(stderr=True), self._console is not None
+        self._bar = Progress(*columns, console=console, transient=is_transient)
+        self._task = self._bar.add_task(self._text, total=self._total, completed=self._done)
+        self._bar.start()
 
 
 # --- Parameter checks whose errors say in one sentence what is wrong and what is allowed, and hints for

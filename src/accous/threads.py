@@ -15,7 +15,7 @@ from threadpoolctl import ThreadpoolController
 
 
 class _Library(NamedTuple):
-    """The two functions of a BLAS library that matter here."""
+    """The two functions of a BLAS or OpenMP library that matter here."""
 
     get: Callable[[], int]
     set: Callable[[int], None]
@@ -124,13 +124,6 @@ def _bind_blas(controller: Any) -> _Library:
 MOST_ROWS = 20_000
 
 
-class _Pool(NamedTuple):
-    """The functions of an OpenMP library; each thread of Python has a number of its own."""
-
-    get: Callable[[], int]
-    set: Callable[[int], None]
-
-
 @contextmanager
 def one_openmp_thread_if_few(n_rows: int) -> Iterator[None]:
     """Limit OpenMP to one thread for the calling thread if there are at most 20,000 rows.
@@ -140,7 +133,7 @@ def one_openmp_thread_if_few(n_rows: int) -> Iterator[None]:
     n_rows : int
         Rows to fit or to predict.
     """
-    pools = _pools() if n_rows <= MOST_ROWS else ()
+    pools = _pools() if n_rows <= MOST_ROWS else []
     before = [pool.get() for pool in pools]
     try:
         for pool in pools:
@@ -152,14 +145,12 @@ def one_openmp_thread_if_few(n_rows: int) -> Iterator[None]:
 
 
 @cache
-def _pools() -> tuple[_Pool, ...]:
+def _pools() -> list[_Library]:
+    """Return the OpenMP libraries; in each, every thread of Python has a number of its own."""
     import sklearn.utils._openmp_helpers  # noqa: F401  (loads the library that scikit-learn uses)
 
-    return tuple(_bind_openmp(each) for each in ThreadpoolController().select(user_api="openmp").lib_controllers)
-
-
-def _bind_openmp(controller: Any) -> _Pool:
-    return _Pool(controller.get_num_threads, controller.set_num_threads)
+    found = ThreadpoolController().select(user_api="openmp").lib_controllers
+    return [_Library(each.get_num_threads, each.set_num_threads) for each in found]
 
 
 # --- Threads that change the same model take turns; threads that only read it never wait

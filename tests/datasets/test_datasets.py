@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pooch
 import pytest
-from sklearn.linear_model import LogisticRegression
 
 from accous import datasets
 from accous.datasets.loaders import SOURCES, hash_arrays, parse_gas_batch, parse_powersupply, user_cache_folder
@@ -162,33 +161,3 @@ def test_power_supply_lines():
     arrays = parse_powersupply("@relation x\n@attribute a real\n@DATA\n1,10,0\n3,20,1\n2,15,23\n")
     assert arrays["X"].tolist() == [[0.0, 0.0], [1.0, 1.0], [0.5, 0.5]]
     assert arrays["y"].tolist() == [0, 1, 23]
-
-
-# --- splitting in two --------------------------------------------------------------------------------------------
-
-
-def curved(n_rows=600):
-    """Labels that follow the second column where the first is positive, the third elsewhere."""
-    X = np.random.default_rng(0).normal(size=(n_rows, 4))
-    return X, (np.where(X[:, 0] > 0, X[:, 1], X[:, 2]) > 0).astype(np.int64)
-
-
-def error_across(X, y, is_second):
-    models = [LogisticRegression().fit(X[side], y[side]) for side in (is_second, ~is_second)]
-    return max(1 - models[0].score(X[~is_second], y[~is_second]), 1 - models[1].score(X[is_second], y[is_second]))
-
-
-def test_the_split_is_where_a_linear_model_generalises_poorly():
-    X, y = curved()
-    is_second = datasets.split_in_two(X, y, n_directions=20)
-    assert is_second.mean() == pytest.approx(0.5, abs=0.01)
-    axes = [error_across(X, y, column > np.median(column)) for column in X.T]
-    at_random = error_across(X, y, np.arange(len(y)) % 2 == 0)
-    assert error_across(X, y, is_second) >= max(axes) - 0.01 > at_random + 0.1
-
-
-def test_the_split_is_the_same_for_the_same_seed_and_keeps_all_classes_on_both_sides():
-    wine = datasets.load_wine()
-    first = datasets.split_in_two(wine.X, wine.y, n_directions=10, random_state=3)
-    assert np.array_equal(first, datasets.split_in_two(wine.X, wine.y, n_directions=10, random_state=3))
-    assert set(wine.y[first]) == set(wine.y[~first]) == {0, 1, 2}

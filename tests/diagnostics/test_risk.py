@@ -142,7 +142,8 @@ def one_look(**changes: Any):
 
 
 def test_looks_without_an_estimate_or_without_drift_do_not_count_for_it():
-    for unknown in ([], [one_look(estimate_fixed=NAN)], [one_look(estimate_adapted=NAN)]):
+    unbounded = one_look(half_width_fixed=math.inf)  # an estimate that could be anything is refuted by nothing
+    for unknown in ([], [one_look(estimate_fixed=NAN)], [one_look(estimate_adapted=NAN)], [unbounded]):
         assert measure_evidence(unknown, 1000) is None
     known = [one_look(), one_look(error_fixed=0.3)]
     assert measure_evidence([known[0], one_look(estimate_fixed=NAN), known[1]], 1000) == measure_evidence(known, 1000)

@@ -128,7 +128,7 @@ def test_every_code_has_a_text_of_at_most_25_words_and_one_number():
         text_of(Reason(Finding.LABELS_WITHIN, 1200))
         == "1,200 recent labels show it within the tolerance of the value at fit."
     )
-    assert text_of(Advice(Action.LABEL, 140)) == "Label 140 recent rows to know it within the tolerance."
+    assert text_of(Advice(Action.LABEL, 140)) == "Label 140 recent rows to settle it."
 
 
 def test_while_the_alarm_is_on_there_is_something_to_do():

@@ -259,7 +259,7 @@ def _read(path: Path, n_bytes: int) -> pl.DataFrame:
         return pl.read_parquet(path)
     content = path.read_bytes()[:n_bytes].decode()
     if path.suffix == ".jsonl":
-        rows = [json.loads(line, parse_constant=_refuse) for line in content.splitlines()]
+        rows = [json.loads(line, parse_constant=_refuse) for line in content.split("\n") if line]
         return pl.DataFrame({name: [row[name] for row in rows] for name in (rows[0] if rows else ())}, strict=False)
     separator = "\t" if path.suffix == ".tsv" else ","
     # Read by another library than the one that wrote it.

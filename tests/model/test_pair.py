@@ -41,23 +41,23 @@ def clipped(reference: np.ndarray, rows: np.ndarray) -> np.ndarray:
     for of_reference, column in zip(reference.T, rows.T, strict=True):
         known = of_reference[~np.isnan(of_reference)]
         column = np.where(np.isnan(column), np.median(known), column)
-        if len(np.unique(known)) > 2:
-            column = np.clip(column, np.quantile(known, 0.001), np.quantile(known, 0.999))
-        columns.append(column)
+        is_flag = len(np.unique(known)) <= 2
+        columns.append(np.clip(column, *np.quantile(known, (0.0, 1.0) if is_flag else (0.001, 0.999))))
     return np.column_stack(columns)
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------
 
 
-def test_bounds_are_quantiles_of_the_reference_but_for_columns_of_two_values():
+def test_bounds_are_quantiles_of_the_reference_or_its_two_values():
     flags = (np.arange(N) < 1).astype(float)
     reference = np.column_stack((HOLES, flags))
     rows = np.column_stack((50.0 * LATER, np.full(len(LATER), 7.0)))
     rows[3, 0] = np.nan
     bounds = Bounds.of(reference)
     assert np.allclose(bounds.clipped(rows), clipped(reference, rows))
-    assert (bounds.clipped(rows)[:, -1] == 7.0).all()
+    assert (bounds.clipped(rows)[:, -1] == 1.0).all()
+    assert (bounds.clipped(-rows)[:, -1] == 0.0).all()
     assert bounds.without_ends.clipped(rows)[0, 0] == rows[0, 0]
     nothing_known = Bounds.of(np.full((3, 1), np.nan))
     assert nothing_known.clipped(np.array([[np.nan], [5.0]])).tolist() == [[0.0], [5.0]]
@@ -291,9 +291,10 @@ def test_missing_values_reach_estimators_that_take_them_and_infinity_none():
     assert np.isfinite(model.reference_weight_).all()
     filled = np.where(np.isnan(HOLES), np.nanmedian(HOLES, axis=0), HOLES)
     assert np.array_equal(model.ratio_.predict_ratio(HOLES), model.ratio_.predict_ratio(filled))
-    for other in (AdaptiveClassifier(), AdaptiveClassifier(LogisticRegression())):
-        with pytest.raises(DataError, match="NaN"):
-            other.fit(HOLES, LABELS)
+    for estimator, advice in ((None, 'pass estimator="auto" or "linear"'), (LogisticRegression(), "feature_map=")):
+        with pytest.raises(DataError, match=f"NaN.*{advice}"):
+            AdaptiveClassifier(estimator).fit(HOLES, LABELS)
+    assert AdaptiveClassifier("linear").fit(HOLES, LABELS).predict(HOLES).shape == LABELS.shape
     endless = HOLES.copy()
     endless[5, 2] = np.inf
     for estimator in ("auto", trees):

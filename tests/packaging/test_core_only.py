@@ -103,8 +103,8 @@ def test_data_at_hand_need_no_extra(run, tmp_path, data_folder):
 
 def test_bars_are_left_out_in_silence(run, tmp_path):
     code = """
-from accous.deep.rows import LateBar
-with LateBar("waiting", 3, verbose=True) as bar:
+from accous.text import ProgressBar
+with ProgressBar("waiting", 3, verbose=True) as bar:
     bar.advance(3)
 print("done")
 """

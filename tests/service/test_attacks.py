@@ -303,6 +303,8 @@ def test_an_acknowledged_round_is_known_at_once(forks, numbers, tmp_path):
             assert state["as_of_round"] <= number
         view = server.client.get("/page/view").json()
         assert (view["rounds"], view["rows"]) == (60, 60)
+        metrics = server.client.get("/metrics").text.splitlines()
+        assert {"accous_rounds 60.0", "accous_rows 60.0"} <= set(metrics)
         for path in ("/v1/state", "/v1/history"):
             assert server.client.get(path).json()["rounds"] == 60
         answers = [server.client.get(path).text for path in ("/v1/state", "/page/view", "/metrics", "/openapi.json")]

@@ -13,10 +13,11 @@ import pytest
 from accous.service.bodies import (
     HttpError,
     Limits,
+    RowsBody,
+    decode_json,
     decode_rows,
     require_arrow_size,
     require_csv,
-    require_json_size,
     unpack,
 )
 from tests.service.servers import JSON, serving
@@ -92,26 +93,15 @@ def test_headers_that_are_damaged_are_refused_and_nothing_else_happens():
         measure(content[:length])
 
 
-def test_json_is_measured_by_its_braces_outside_of_texts():
-    def check(content: object, **named: int) -> None:
-        require_json_size(json.dumps(content).encode(), LIMITS, most_objects=20, **named)
+def test_json_is_measured_by_its_commas_and_brackets():
+    def check(content: object) -> None:
+        decode_json(json.dumps(content).encode(), RowsBody, Limits(rows=20, columns=10, values=200))
 
-    check({"rows": [{"a": 1}] * 20})
-    check({"rows": [{"a": '{{{"\\[[[:::'}] * 20})
-    check({"rows": [{"a": "\\" * 5 + '{"' * 500}]})
-    assert code_of(check, {"rows": [{}] * 200}) == "too_many_rows"
-    assert code_of(check, {"instances": [[]] * 2_000}) == "too_many_rows"
-    assert code_of(check, {"rows": [{f"c{number}": 1 for number in range(40)}]}) == "too_many_rows"
-
-
-@pytest.mark.parametrize("text", ["{" * 999, '{\\"' * 999, "\\" * 999 + "{" * 99, "{\\" * 999 + '"{' * 99])
-def test_texts_that_go_on_in_the_next_block_do_not_count(monkeypatch, text):
-    """Whatever the blocks are, the braces inside of a text are no objects, and those behind it are."""
-    for block in (7, 8, 64, 1 << 20):
-        monkeypatch.setattr("accous.service.bodies._BLOCK", block)
-        require_json_size(json.dumps({"rows": [{"a": text}] * 20}).encode(), LIMITS, most_objects=20)
-        many = json.dumps({"rows": [{"a": text}, *[{}] * 200]}).encode()
-        assert code_of(require_json_size, many, LIMITS, most_objects=20) == "too_many_rows"
+    check({"rows": [{f"c{number}": 1 for number in range(9)}] * 19})
+    check({"rows": [{"a": "{,[" * 50}]})
+    assert code_of(check, {"rows": [{f"c{number}": 1 for number in range(9)}] * 23}) == "too_many_rows"
+    assert code_of(check, {"rows": [{}] * 101}) == "too_many_rows"
+    assert code_of(check, {"rows": [{"a": [1] * 201}]}) == "too_many_rows"
 
 
 def test_csv_is_measured_by_its_lines_outside_of_texts():
@@ -147,7 +137,11 @@ def test_bombs_take_no_memory(forks, model, numbers):
     bombs = [
         ("/v1/predict", STREAM, arrow(zeros)),
         ("/v1/predict", "application/json", b'{"rows":[' + b"{}," * 1_500_000 + b"{}]}"),
-        ("/v1/labels", "application/json", b'{"labels":[' + b'{"label":1,"key":1},' * 300_000 + b"{}]}"),
+        (
+            "/v1/labels",
+            "application/json",
+            b'{"labels":[' + b'{"label":1,"key":1},' * 300_000 + b'{"label":1,"key":1}]}',
+        ),
         ("/invocations", "application/json", b'{"instances":[' + b"[]," * 1_500_000 + b"[]]}"),
         ("/v1/predict", "text/csv", b",".join(b"c%d" % n for n in range(4_000)) + b"\n" + b"\n" * 9_000),
         ("/invocations", "text/csv", b",".join(b"c%d" % n for n in range(20_000)) + b"\n"),

@@ -519,7 +519,7 @@ def test_rows_and_alphas_that_cannot_be_used_are_refused(kind):
 
 def test_a_stream_has_a_readable_repr_cannot_be_changed_and_takes_numpy_numbers():
     stream = GaussianStream(SquareShift(period=4), n_rounds=10, batch_size=2)
-    assert repr(stream).startswith("GaussianStream(shift=SquareShift(period=4), geometry='reconstructed', angle=75.0")
+    assert repr(stream).startswith("GaussianStream(shift=SquareShift(period=4), n_features=12, n_reference=1000")
     with pytest.raises(AttributeError):
         stream.n_rounds = 20
     with pytest.raises(ValueError, match="read-only"):

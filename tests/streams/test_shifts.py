@@ -224,7 +224,7 @@ def test_images_and_text_labels_pass_through():
         ("batch_size", -1),
         ("alpha_0", 1.5),
         ("n_reference", 1),
-        ("random_state", None),
+        ("random_state", -1),
     ],
 )
 def test_bad_parameters_are_named(name, value):

@@ -177,6 +177,14 @@ def test_numbers_of_every_type_are_read_exactly(dtype, order):
     assert table.share_read() == 1.0
 
 
+def test_a_nan_that_signals_is_a_bad_value_without_a_warning():
+    bits = np.zeros((3, 2), dtype=np.uint32)
+    bits[1, 0] = 0x7F800001
+    np.save("rows.npy", bits.view(np.float32))
+    pieces = open_table("rows.npy").chunks(["embedding_0"], Position())
+    assert [bad.line for piece in pieces for bad in piece.bad_rows] == [2]
+
+
 @pytest.mark.parametrize("kind", ["npy", "list", "array"])
 def test_embeddings_can_be_taken_up_after_any_row(kind):
     path = "rows.npy" if kind == "npy" else "rows.parquet"

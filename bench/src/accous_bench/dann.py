@@ -232,6 +232,7 @@ def _draw_parameters(
 _USUAL_COLUMNS = 12  # as in the paper's synthetic data, on which the step sizes were chosen
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DANN(ClassifierMixin, BaseEstimator):
     r"""Domain-adversarial neural network of Ganin et al. (JMLR 2016), trained separately on every batch.
 
@@ -277,28 +278,15 @@ class DANN(ClassifierMixin, BaseEstimator):
         The reference, standardised.
     """
 
-    def __init__(
-        self,
-        *,
-        n_hidden: int = 32,
-        n_fit_steps: int = 300,
-        n_adapt_steps: int = 20,
-        learning_rate: float = 0.1,
-        adapt_learning_rate: float = 0.03,
-        adversarial_weight: float = 1.0,
-        penalty: float = 0.01,
-        max_rows_per_step: int = 128,
-        random_state: Any = 0,
-    ) -> None:
-        self.n_hidden = n_hidden
-        self.n_fit_steps = n_fit_steps
-        self.n_adapt_steps = n_adapt_steps
-        self.learning_rate = learning_rate
-        self.adapt_learning_rate = adapt_learning_rate
-        self.adversarial_weight = adversarial_weight
-        self.penalty = penalty
-        self.max_rows_per_step = max_rows_per_step
-        self.random_state = random_state
+    n_hidden: int = 32
+    n_fit_steps: int = 300
+    n_adapt_steps: int = 20
+    learning_rate: float = 0.1
+    adapt_learning_rate: float = 0.03
+    adversarial_weight: float = 1.0
+    penalty: float = 0.01
+    max_rows_per_step: int = 128
+    random_state: Any = 0
 
     def fit(self, X: FloatArray, y: NDArray[Any]) -> Self:
         """Train the offline network on a labelled reference and forget all earlier rounds."""

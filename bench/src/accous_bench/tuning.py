@@ -45,10 +45,10 @@ from accous import deep
 from accous.arrays import FloatArray, IntArray
 from accous.deep.features import BackboneFeatures, Learned
 from accous.deep.networks import Backbone, one_torch_thread
-from accous.deep.rows import EmbeddingCache, LateBar, Rows, open_cache
+from accous.deep.rows import EmbeddingCache, Rows, open_cache
 from accous.exceptions import DataError, ParameterError
 from accous.model.tasks import read_labels
-from accous.text import require_integer, require_number
+from accous.text import ProgressBar, require_integer, require_number
 
 __all__ = [
     "MeanOfNetworks", "TunedFeatures", "Tuning", "cross_fit", "deal_folds", "features_cache", "fine_tune",
@@ -84,7 +84,10 @@ def fine_tune(
     losses: list[float] = []
     best: dict[str, Any] = {}
     total = tuning.max_epochs * n_steps
-    with _reproducible(seed, backbone.module), LateBar("fine-tuning", total, verbose=verbose) as bar:
+    with (
+        _reproducible(seed, backbone.module),
+        ProgressBar("fine-tuning", total, verbose=verbose) as bar,
+    ):
         head = _Head(backbone, rows, labels)
         optimizer = torch.optim.Adam(head.parameters(), lr=tuning.learning_rate)
         while len(losses) < tuning.max_epochs and not _is_stuck(losses, tuning.patience):
@@ -94,7 +97,7 @@ def fine_tune(
                 optimizer.zero_grad()
                 head.mean_loss(piece).backward()
                 optimizer.step()
-                bar.advance(description=f"fine-tuning, epoch {len(losses) + 1} of at most {tuning.max_epochs}")
+                bar.advance(text=f"fine-tuning, epoch {len(losses) + 1} of at most {tuning.max_epochs}")
             losses.append(_validation_loss(head, validation_indices, tuning))
             if losses[-1] == min(losses):
                 best = deepcopy(backbone.module.state_dict())  # it may hold more than tensors
@@ -263,6 +266,7 @@ class MeanOfNetworks(nn.Module):
         return torch.stack([network(batch) for network in self.networks]).mean(dim=0)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TunedFeatures(BackboneFeatures):
     """`accous.deep.BackboneFeatures` of a network that is first trained on the labelled rows; ``fit`` needs y.
 
@@ -288,42 +292,11 @@ class TunedFeatures(BackboneFeatures):
         For each network that was trained, the loss after each epoch.
     """
 
-    validation_losses_: list[list[float]]
-
-    def __init__(
-        self,
-        backbone: Any = "efficientnet_lite0",
-        *,
-        image_size: int | None = None,
-        n_components: int | None = 512,
-        max_norm: float = 5.0,
-        cross_fit: int = 5,
-        max_epochs: int = 20,
-        patience: int = 3,
-        learning_rate: float = 1e-3,
-        validation_share: float = 0.1,
-        batch_size: int = 48,
-        cache: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            backbone,
-            image_size=image_size,
-            n_components=n_components,
-            max_norm=max_norm,
-            batch_size=batch_size,
-            cache=cache,
-            n_jobs=n_jobs,
-            verbose=verbose,
-            random_state=random_state,
-        )
-        self.cross_fit = cross_fit
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.learning_rate = learning_rate
-        self.validation_share = validation_share
+    cross_fit: int = 5
+    max_epochs: int = 20
+    patience: int = 3
+    learning_rate: float = 1e-3
+    validation_share: float = 0.1
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from accous.cli.options import (
-    ProgressBar,
-    compile_with_notice,
+    announcing_compilation,
     give_up_stdout,
     locked_model,
     remarks_console,
@@ -23,7 +22,7 @@ from accous.cli.options import (
 )
 from accous.cli.status import status_line
 from accous.table.options import AdaptOptions, PredictOptions
-from accous.text import count
+from accous.text import ProgressBar, count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,10 +61,10 @@ Examples:
 def adapt(options: AdaptOptions) -> int:
     """Predict a stream batch by batch, and learn from each batch how the inputs drift.
 
-    The output has the line of each row and an id, or your key, the columns that you keep, the round, the predicted
-    class, the probability of each class, and the ratio: how much more common such a row is now than in the reference.
-    If the command is stopped or killed, run it again and it continues exactly where it was. If the file has grown
-    since, run it again and it appends.
+    Each row of the output has its line and an id (or your key), the columns that you keep, the round, the predicted
+    class, the probability of each class, and the ratio: how much more common such rows are now than in the reference.
+    If the command is stopped or killed, run it again: it continues where it was. If the file has grown since, run it
+    again: it appends.
     """
     try:
         with locked_model(options.model, "accous adapt"):
@@ -78,7 +77,6 @@ def _run(options: AdaptOptions, remarks: Console) -> int:
     from accous.table.adapt import AdaptJob, summarize_run
 
     job = AdaptJob(options)
-    compile_with_notice(remarks)
     if not job.begin():
         remarks.print(f"Nothing to do: {options.output} is finished. New rows need another output file.")
         if options.as_json:
@@ -86,7 +84,11 @@ def _run(options: AdaptOptions, remarks: Console) -> int:
         return 0
     say(remarks, *_first_remarks(job))
     has_end = job.table.share_read() is not None
-    with stop_on_signals() as request_to_stop, ProgressBar(remarks, "Reading", has_end=has_end) as bar:
+    with (
+        stop_on_signals() as request_to_stop,
+        announcing_compilation(remarks),
+        ProgressBar("Reading", 1.0 if has_end else None, console=remarks) as bar,
+    ):
         is_finished = job.follow(should_stop=request_to_stop, on_round=_progress(job, bar))
     if is_finished and job.record.n_rows == job.n_rows_before:
         _remark_on_nothing(job, remarks)
@@ -183,10 +185,10 @@ def _remarks(job: AdaptJob) -> Iterator[str]:
 
 
 def predict(options: PredictOptions) -> int:
-    """Predict rows without learning from them; the model's folder only remembers what was predicted.
+    """Predict rows without learning from them.
 
-    The output has the columns that accous adapt writes: the line of each row and an id, or your key, what you keep,
-    the last round that the model has learned from, the predicted class, the probability of each class, and the ratio.
+    The output has the columns that accous adapt writes; its round is the last one that the model has learned from. The
+    model's folder remembers the predictions for late labels, and stays as it is otherwise.
     """
     require_folder(options.model)
     require_no_batches_left(options.model, may_be_served=True)
@@ -194,9 +196,8 @@ def predict(options: PredictOptions) -> int:
 
     remarks = remarks_console(quiet=options.quiet)
     job = PredictJob(options)
-    compile_with_notice(remarks)
     try:
-        with stop_on_signals() as request_to_stop, remarks.status("Predicting"):
+        with stop_on_signals() as request_to_stop, announcing_compilation(remarks), remarks.status("Predicting"):
             is_finished = job.run(request_to_stop)
     except BrokenPipeError:
         return give_up_stdout()

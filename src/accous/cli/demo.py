@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from accous.cli import simulated
-from accous.cli.options import ProgressBar, compile_with_notice, remarks_console, results_console, say
+from accous.cli.options import announcing_compilation, remarks_console, results_console, say
 from accous.cli.status import require_html
-from accous.exceptions import DataError, ParameterError
+from accous.exceptions import ParameterError
 from accous.table.options import LARGEST_SEED, AdaptOptions, AskOptions, FitOptions, LabelsOptions, between, one_of
-from accous.text import count
+from accous.text import ProgressBar, count
 
 if TYPE_CHECKING:
     import polars as pl
@@ -108,7 +108,7 @@ class DemoOptions:
 
 
 def demo(options: DemoOptions) -> int:
-    """Watch a model drift and recover, on real rows: hours of a bike rental, as the commands would play them.
+    """Watch a model drift and recover on real data: a bike rental, hour by hour.
 
     A model is fitted on the first six weeks, in winter. Then spring comes. Of every 1,000 hours, 100 labels are asked
     for: they raise the alarm, and the model learns from them. The demo writes a table, a picture and a report, in less
@@ -123,8 +123,11 @@ def demo(options: DemoOptions) -> int:
         names = ", ".join(path.name for path in write_tables(options.tables))
         say(remarks, f"Tables in {options.tables}: {names}")
         return 0
-    compile_with_notice(remarks)
-    with tempfile.TemporaryDirectory() as place, ProgressBar(remarks, "Playing") as bar:
+    with (
+        tempfile.TemporaryDirectory() as place,
+        announcing_compilation(remarks),
+        ProgressBar("Playing", console=remarks) as bar,
+    ):
         recovery = play(Path(place), bar.show)
     if options.as_json:
         typer.echo(json.dumps(recovery.to_json(), indent=2))
@@ -155,16 +158,7 @@ def write_tables(folder: Path) -> list[Path]:
     for number, first in enumerate(range(N_REFERENCE, rows.height, N_PART), start=1):
         tables[f"part{number}.csv"] = rows[first : first + N_PART].drop(LABEL)
     tables["truth.csv"] = rows[N_REFERENCE:].select(KEY, LABEL)
-    for name in tables:
-        if (folder / name).exists():
-            raise DataError(f"{folder / name} already exists: give another folder.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, table in tables.items():
-            table.write_csv(folder / name)
-    except OSError as error:
-        raise DataError(f"{folder} cannot be written to: {error.strerror or error}.") from None
-    return [folder / name for name in tables]
+    return simulated.write_new(folder, tables)
 
 
 # --- The play: what the commands fit, adapt, ask and labels do
@@ -341,7 +335,7 @@ def _print_table(recovery: Recovery, console: Console, *, is_brief: bool) -> Non
         say(console, recovery.finding())
 
 
-def draw(recovery: Recovery, image_format: str, look: simulated.Palette = simulated.LIGHT) -> bytes:
+def draw(recovery: Recovery, image_format: str) -> bytes:
     """Draw the errors of both models day by day, where labels came, and where the alarm was raised.
 
     Parameters
@@ -349,35 +343,37 @@ def draw(recovery: Recovery, image_format: str, look: simulated.Palette = simula
     recovery : Recovery
     image_format : str
         ``"png"``, ``"svg"`` or ``"pdf"``.
-    look : Palette, optional
-        Its colours.
     """
-    import matplotlib as mpl
-    import numpy as np
+    import polars as pl
+    from matplotlib import rcParams
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(look.settings()):
-        figure = Figure(figsize=(11, 5), layout="constrained", dpi=150)
-        axes = figure.subplots()
-        times, week = read_rows()[TIME][N_REFERENCE:].str.to_datetime().to_list(), 7 * _BATCH
-        lines = {"fitted once": (recovery.errors_fixed, look.fixed), "accous": (recovery.errors, look.accous)}
-        for name, (errors, colour) in lines.items():
-            smooth = simulated.rolling_mean(errors, week)[week:]
-            axes.plot(times[week:], smooth, color=colour, label=f"{name} {errors.mean():.0f}", linewidth=2.4)
-        axes.axhline(recovery.at_fit, color=look.ink, linestyle=(0, (4, 3)), linewidth=1.0, label="at fit")
-        ends = [times[min(len(times), N_PART * number) - 1] for number in range(1, len(recovery.parts) + 1)]
-        for end in ends:
-            axes.axvline(end, color=look.ink, linewidth=0.6, alpha=0.5)
-        height = float(np.max(simulated.rolling_mean(recovery.errors_fixed, week)[week:]))
-        alarm = next((end for end, part in zip(ends, recovery.parts, strict=True) if part.alarm), None)
-        if alarm is not None:
-            axes.annotate("alarm", (alarm, height), ha="right", xytext=(-4, 0), textcoords="offset points")
-        axes.set_title(f"At each thin line, {N_LABELS} labels of {N_PART:,} hours come", loc="left", fontsize=11)
-        axes.set_ylabel("mean absolute error of a week, rentals an hour")
-        axes.set_ylim(bottom=0)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, title="mean error")
-        figure.suptitle("Fitted in winter, then spring came", x=0.01, ha="left", fontsize=15, fontweight="bold")
-        content = BytesIO()
-        figure.savefig(content, format=image_format)
+    figure = Figure(figsize=(11, 5), layout="constrained", dpi=150)
+    axes, ink = figure.subplots(), rcParams["text.color"]
+    times, week = read_rows()[TIME][N_REFERENCE:].str.to_datetime().to_list(), 7 * _BATCH
+    lines = (
+        ("fitted once", recovery.errors_fixed, simulated.FIXED_COLOUR),
+        ("accous", recovery.errors, simulated.ACCOUS_COLOUR),
+    )
+    for name, errors, colour in lines:
+        smooth = pl.Series(errors).rolling_mean(week, min_samples=1)[week:]
+        axes.plot(times[week:], smooth, color=colour, label=f"{name} {errors.mean():.0f}", linewidth=2.4)
+    axes.axhline(recovery.at_fit, color=ink, linestyle=(0, (4, 3)), linewidth=1.0, label="at fit")
+    ends = [times[min(len(times), N_PART * number) - 1] for number in range(1, len(recovery.parts) + 1)]
+    for end in ends:
+        axes.axvline(end, color=ink, linewidth=0.6, alpha=0.5)
+    alarm = next((end for end, part in zip(ends, recovery.parts, strict=True) if part.alarm), None)
+    if alarm is not None:
+        axes.axvline(alarm, color=simulated.FIXED_COLOUR, linewidth=2.0, linestyle=(0, (2, 2)))
+        place: dict[str, Any] = {"ha": "right", "va": "top", "transform": axes.get_xaxis_transform()}
+        axes.text(alarm, 0.97, "alarm ", color=simulated.FIXED_COLOUR, fontweight="bold", **place)
+    title = f"At each thin line, {N_LABELS} labels of the last {N_PART:,} hours arrive"
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.set_ylabel("mean absolute error of a week, rentals an hour")
+    axes.set_ylim(bottom=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, title="mean error")
+    figure.suptitle("Fitted in winter, then spring came", x=0.01, ha="left", fontsize=15, fontweight="bold")
+    content = BytesIO()
+    figure.savefig(content, format=image_format)
     return content.getvalue()

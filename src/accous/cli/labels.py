@@ -70,13 +70,13 @@ def ask(options: AskOptions) -> int:
 def labels(options: LabelsOptions) -> int:
     """Measure how good the model is with labels that arrived late, and learn from them.
 
-    Each label is compared with what was predicted at the time, which the model's folder remembers: it is found by the
-    key of its row, by the id of the prediction, or by the line in the file that was predicted. A label counts once,
-    also if you give it again; another label for the same row takes its place.
+    Each label is compared with the prediction that was made at the time. The model's folder remembers it: by the key
+    of the row, by the id of the prediction, or by the line in the file that was predicted. A label counts once, even if
+    you give it twice. Another label for the same row replaces it.
 
-    Then the model learns from all labels that came, whenever enough are new: it is fitted on the reference and the
-    labels, where the past fades, and predicts together with the one that knows no labels. --measure-only objects, and
-    --undo takes the last file back, as if it had not come.
+    As soon as enough labels are new, the model learns from all of them: a second predictor is fitted on the reference
+    and the labels, in which older rows count less, and the two predict together. Use --measure-only to measure without
+    learning, and --undo to take the last file back.
     """
     from accous.table.labels import LabelJob
 

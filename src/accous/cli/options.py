@@ -1,9 +1,8 @@
-"""What the commands share: their options, consoles, the progress bar, signals, and the lock of a model's folder."""
+"""What the commands share: their options, consoles, signals, and the lock of a model's folder."""
 
 from __future__ import annotations
 
 import inspect
-import math
 import os
 import signal
 import sys
@@ -12,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from accous.exceptions import CheckpointError, LockedError
 from accous.text import count, import_extra, printable
@@ -25,11 +24,10 @@ if TYPE_CHECKING:
     from accous.model.backtest import Backtest
 
 __all__ = [
-    "ProgressBar",
     "StopRequest",
+    "announcing_compilation",
     "columns_table",
     "command",
-    "compile_with_notice",
     "give_up_stdout",
     "locked_model",
     "plain_permissions",
@@ -131,93 +129,34 @@ def print_backtest(found: Backtest | None, *, is_ordered: bool) -> None:
     say(results_console(), *filter(None, sentences))
 
 
-class ProgressBar:
-    """A bar on a terminal, nothing elsewhere.
-
-    Parameters
-    ----------
-    console : rich.console.Console
-    text : str
-        What is done, until `show` says more.
-    has_end : bool
-        Whether it is known how much there is to do.
-    """
-
-    def __init__(self, console: Console, text: str, *, has_end: bool = True) -> None:
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        columns = (SpinnerColumn(), BarColumn(bar_width=24), TextColumn("{task.description}"), TimeElapsedColumn())
-        self._is_shown = console.is_terminal and not console.quiet
-        self._bar = Progress(*columns, console=console, transient=True, disable=not self._is_shown)
-        self._task = self._bar.add_task(text, total=1.0 if has_end else None)
-        self._next_time = 0.0
-        self._console, self._text, self._start = console, text, time.monotonic()
-        self._next_line = self._start + _SECONDS_BETWEEN_LINES
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, error: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._bar.stop()
-
-    def is_due(self) -> bool:
-        """Whether to show something new: at most ten times per second, and never where there is no bar."""
-        now = time.monotonic()
-        if not self._is_shown or now < self._next_time:
-            return False
-        self._next_time = now + _SECONDS_BETWEEN
-        return True
-
-    def show(self, share: float, text: str | None = None) -> None:
-        """Show the share of the work that is done, and what is done now; off a terminal a line every few seconds."""
-        self._bar.update(self._task, completed=share, description=text)
-        now = time.monotonic()
-        if not self._is_shown and now >= self._next_line and 0.0 < share < 1.0:
-            self._next_line = now + _SECONDS_BETWEEN_LINES
-            left = (now - self._start) * (1.0 - share) / share
-            self._console.print(f"{self._text}: {share:.0%} done, about {math.ceil(left)} s left.")
-
-
-_SECONDS_BETWEEN = 0.1
-_SECONDS_BETWEEN_LINES = 5.0
-# Classes, numbers and wide tables have loops of their own, so the notice may come once for each.
-_NOTICE = "Compiling inner loops that this machine uses for the first time: about fifteen seconds"
-
-
-def compile_with_notice(console: Console) -> None:
-    """Compile all inner loops, which takes seconds, once per machine; the console says so unless a cache has them."""
+@contextmanager
+def announcing_compilation(console: Console) -> Iterator[None]:
+    """Say when an inner loop is compiled, which takes seconds, once per machine, and afterwards how long it took."""
     from numba.core.event import Event, Listener, install_listener
 
-    import accous.model.estimators  # noqa: F401 (compiled is what has been imported)
-    from accous.core.compiled import compile_all
-
-    status, is_terminal = console.status(_NOTICE), console.is_terminal and not console.quiet
-
     class Notice(Listener):
-        """Shows the notice when the compiler starts for the first time; loading from the cache does not start it."""
+        """Loading a loop from the cache does not start the compiler; within a loop, it starts for each function."""
 
-        is_shown = False
+        depth = 0
+        start = seconds = 0.0
 
         def on_start(self, _event: Event) -> None:
-            if self.is_shown:
-                return
-            self.is_shown = True
-            if is_terminal:
-                status.start()
-            else:
-                console.print(f"{_NOTICE}.", soft_wrap=True)
+            if not self.depth:
+                self.start = time.process_time()
+                if not self.seconds:
+                    say(console, "Compiling inner loops that this machine uses for the first time.")
+            self.depth += 1
 
         def on_end(self, _event: Event) -> None:
-            """Leave the notice: the next kernel follows."""
+            self.depth -= 1
+            if not self.depth:
+                self.seconds += time.process_time() - self.start
 
-    try:
-        with install_listener("numba:compile", Notice()):
-            compile_all()
-    finally:
-        status.stop()
+    notice = Notice()
+    with install_listener("numba:compile", notice):
+        yield
+    if notice.seconds:
+        say(console, f"Compiling took {notice.seconds:.1f} seconds.")
 
 
 # --- Ctrl-C and SIGTERM: stop after the current round, with everything saved. A reader that left: stop quietly

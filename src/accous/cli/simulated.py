@@ -7,18 +7,18 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from accous.cli.options import ProgressBar, compile_with_notice, remarks_console, results_console, say
+from accous.cli.options import announcing_compilation, remarks_console, results_console, say
 from accous.cli.status import write_page
 from accous.exceptions import DataError, ParameterError
 from accous.table.options import FitOptions, ServeOptions
-from accous.text import count, import_extra
+from accous.text import ProgressBar, count, import_extra
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,8 +47,7 @@ def demo(options: DemoOptions, remarks: Console) -> int:
         reference, rows = write_demo_tables(stream, options.tables)
         say(remarks, f"Tables: {reference} and {rows}")
         return 0
-    compile_with_notice(remarks)
-    with ProgressBar(remarks, "Following the stream") as bar:
+    with announcing_compilation(remarks), ProgressBar("Following the stream", console=remarks) as bar:
         race = run_race(stream, bar.show)
     if options.as_json:
         typer.echo(json.dumps(_as_record(race, options.shift), indent=2))
@@ -153,7 +152,7 @@ def _warn(message: str) -> None:
 FIXED, SINGLE, ACCOUS, ORACLE = "fixed model", "single learner", "accous", "oracle"
 ONE_STEP = "one batch at a time"  # by logistic regression, the best of the one-step estimators on these streams
 
-_STRETCHES = 20  # enough for a learner that forgets nothing to fall behind, few enough to see each one
+_SWITCHES = 20  # enough for a learner that forgets nothing to fall behind, few enough to see each one
 _SMALLEST_GAP = 0.001  # in error; below, shares of it say nothing
 _CLEAR_DIFFERENCE = 0.001
 _LATE_ROWS = 50  # labels that the model gets at a time
@@ -229,9 +228,9 @@ def make_stream(shift: str, *, n_rounds: int, batch_size: int, seed: int) -> Gau
 
     shifts: dict[str, Shift] = {
         "lin": LinearShift(),
-        "squ": SquareShift(period=max(1, n_rounds // _STRETCHES)),
-        "sin": SineShift(period=max(2, 2 * n_rounds // _STRETCHES)),
-        "ber": BernoulliShift(flip=min(1.0, _STRETCHES / n_rounds)),
+        "squ": SquareShift(period=max(1, n_rounds // _SWITCHES)),
+        "sin": SineShift(period=max(2, 2 * n_rounds // _SWITCHES)),
+        "ber": BernoulliShift(flip=min(1.0, _SWITCHES / n_rounds)),
     }
     return GaussianStream(shifts[shift], n_rounds=n_rounds, batch_size=batch_size, random_state=seed)
 
@@ -248,6 +247,7 @@ def run_race(stream: GaussianStream, on_progress: Callable[[float], None] = lamb
     import numpy as np
 
     from accous.model.estimators import AdaptiveClassifier
+    from accous.model.predictors import LogisticErm
     from accous.ratio.one_step import LogisticRatio
     from accous.ratio.online import NoShift, SingleLearnerRatio
     from accous.table.history import History
@@ -261,7 +261,15 @@ def run_race(stream: GaussianStream, on_progress: Callable[[float], None] = lamb
     }
     for model in models.values():
         model.fit(X_reference, y_reference)
-    oracle, history = _Oracle(stream), History()
+    classes, labels = np.unique(y_reference, return_inverse=True)
+    erm, history = LogisticErm(X_reference, labels, classes, 1.0), History()
+
+    @lru_cache(maxsize=1)  # most streams stay for a while
+    def oracle(alpha: float) -> LinearPredictor:
+        """Return the regression weighted with the true ratio, which is unknown in practice."""
+        ratio = stream.reference_ratio(alpha)
+        return erm.fit(ratio / ratio.mean(), None)
+
     errors = {name: np.empty(len(stream)) for name in (*models, ORACLE)}
     late = _LateLabels(models[ACCOUS])
     for batch in stream:
@@ -273,7 +281,7 @@ def run_race(stream: GaussianStream, on_progress: Callable[[float], None] = lamb
             errors[name][batch.round - 1] = stream.risk(model.estimator_, batch.alpha)
             if name != ONE_STEP:
                 model.adapt(batch.X)
-        errors[ORACLE][batch.round - 1] = stream.risk(oracle.predictor(batch.alpha), batch.alpha)
+        errors[ORACLE][batch.round - 1] = stream.risk(oracle(batch.alpha), batch.alpha)
         late.add(batch, predicted[ACCOUS])
         history.add(models[ACCOUS], len(batch.X), len(batch.X), *(int(wrong.sum()) for wrong in is_wrong))
         on_progress(batch.round / len(stream))
@@ -281,49 +289,27 @@ def run_race(stream: GaussianStream, on_progress: Callable[[float], None] = lamb
     return Race(stream, errors, models[ACCOUS], history)
 
 
-class _Oracle:
-    """The regression on the reference, weighted with the true ratio, which is unknown in practice."""
-
-    def __init__(self, stream: GaussianStream) -> None:
-        import numpy as np
-
-        from accous.model.predictors import LogisticErm
-
-        X, y = stream.reference()
-        classes, labels = np.unique(y, return_inverse=True)
-        self._erm = LogisticErm(np.ascontiguousarray(X, dtype=np.float64), labels, classes, 1.0)
-        self._stream, self._alpha = stream, float("nan")
-        self._fitted: LinearPredictor | None = None
-
-    def predictor(self, alpha: float) -> LinearPredictor:
-        """Return the regression for a share of the populations; it is fitted again where that has changed."""
-        if self._fitted is None or alpha != self._alpha:
-            ratio = self._stream.reference_ratio(alpha)
-            self._fitted, self._alpha = self._erm.fit(ratio / ratio.mean(), self._fitted), alpha
-        return self._fitted
-
-
 class _LateLabels:
     """Passes the labels of the stream to the model in blocks, after it has predicted: it measures with them."""
 
     def __init__(self, model: AdaptiveClassifier) -> None:
         self._model = model
-        self._waiting: list[tuple[NDArray[Any], ...]] = []
+        self._pending: list[tuple[NDArray[Any], ...]] = []
 
     def add(self, batch: Batch, predicted: NDArray[Any]) -> None:
         """Keep the labels of a batch, with what was predicted for its rows."""
-        self._waiting.append((batch.X, batch.y, predicted))
-        if sum(len(rows) for rows, *_ in self._waiting) >= _LATE_ROWS:
+        self._pending.append((batch.X, batch.y, predicted))
+        if sum(len(rows) for rows, *_ in self._pending) >= _LATE_ROWS:
             self.pass_on()
 
     def pass_on(self) -> None:
-        """Pass what waits to the model."""
+        """Pass what is pending to the model."""
         import numpy as np
 
-        if self._waiting:
-            X, y, predicted = map(np.concatenate, zip(*self._waiting, strict=True))
+        if self._pending:
+            X, y, predicted = map(np.concatenate, zip(*self._pending, strict=True))
             self._model.observe(X, y, predicted=predicted, probability=1.0, learn=False)
-            self._waiting = []
+            self._pending = []
 
 
 # --- The picture: error over time, with the drift behind it
@@ -331,42 +317,17 @@ class _LateLabels:
 
 _SMOOTHED_ROUNDS = 20
 _ROUNDS_AFTER_JUMP = 30
-# The thin lines lie on the thick ones.
+# Okabe and Ito's colours, told apart with any kind of colour vision. The thin lines lie on the thick ones.
+FIXED_COLOUR, ACCOUS_COLOUR, _SHADE = "#D55E00", "#0072B2", "#EBE6D8"
 _STYLES: dict[str, dict[str, Any]] = {
-    FIXED: {"linewidth": 2.4},
-    SINGLE: {"linewidth": 1.3, "zorder": 4},
-    ACCOUS: {"linewidth": 3.2, "zorder": 3},
-    ORACLE: {"linewidth": 1.2, "linestyle": (0, (4, 3)), "zorder": 5},
+    FIXED: {"color": FIXED_COLOUR, "linewidth": 2.4},
+    SINGLE: {"color": "#56B4E9", "linewidth": 1.3, "zorder": 4},
+    ACCOUS: {"color": ACCOUS_COLOUR, "linewidth": 3.2, "zorder": 3},
+    ORACLE: {"color": "black", "linewidth": 1.2, "linestyle": (0, (4, 3)), "zorder": 5},
 }
 
 
-@dataclass(frozen=True)
-class Palette:
-    """Colours of the picture: Okabe and Ito's, told apart with any kind of colour vision, lighter on a dark ground."""
-
-    fixed: str
-    single: str
-    accous: str
-    ink: str
-    ground: str
-    shade: str
-
-    def styles(self) -> dict[str, dict[str, Any]]:
-        """Return how each contender is drawn."""
-        colours = {FIXED: self.fixed, SINGLE: self.single, ACCOUS: self.accous, ORACLE: self.ink}
-        return {name: style | {"color": colours[name]} for name, style in _STYLES.items()}
-
-    def settings(self) -> dict[str, Any]:
-        """Return matplotlib's settings for text, axes and ground."""
-        inks = ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "text.color", "xtick.color", "ytick.color")
-        return dict.fromkeys(inks, self.ink) | dict.fromkeys(("axes.facecolor", "figure.facecolor"), self.ground)
-
-
-LIGHT = Palette("#D55E00", "#56B4E9", "#0072B2", "black", "white", "#EBE6D8")
-DARK = Palette("#F08C4A", "#B8E0FA", "#3FA7E8", "#E6EDF3", "#14181E", "#2E3440")
-
-
-def draw_race(race: Race, image_format: str, look: Palette = LIGHT) -> bytes:
+def draw_race(race: Race, image_format: str) -> bytes:
     """Draw the errors over time and, where the stream jumps, the rounds after a jump.
 
     Parameters
@@ -374,21 +335,12 @@ def draw_race(race: Race, image_format: str, look: Palette = LIGHT) -> bytes:
     race : Race
     image_format : str
         ``"png"``, ``"svg"`` or ``"pdf"``.
-    look : Look, optional
-        Its colours.
 
     Returns
     -------
     bytes
         The file's content.
     """
-    import matplotlib as mpl
-
-    with mpl.rc_context(look.settings()):
-        return _draw(race, image_format, look)
-
-
-def _draw(race: Race, image_format: str, look: Palette) -> bytes:
     import numpy as np
     from matplotlib.figure import Figure
 
@@ -396,9 +348,9 @@ def _draw(race: Race, image_format: str, look: Palette) -> bytes:
     jumps = _jump_indices(race)
     ratios = [3.2, 1.0] if len(jumps) else [1.0]
     panels = np.ravel(figure.subplots(1, len(ratios), sharey=True, width_ratios=ratios))
-    _draw_all_rounds(panels[0], race, look)
+    _draw_all_rounds(panels[0], race)
     if len(jumps):
-        _draw_after_jumps(panels[1], race, jumps, look)
+        _draw_after_jumps(panels[1], race, jumps)
     _set_limits(panels[0], race)
     figure.suptitle(race.headline(), x=0.01, ha="left", fontsize=15, fontweight="bold")
     handles, labels = panels[0].get_legend_handles_labels()
@@ -409,29 +361,19 @@ def _draw(race: Race, image_format: str, look: Palette) -> bytes:
     return content.getvalue()
 
 
-def rolling_mean(values: FloatArray, n_last: int) -> FloatArray:
-    """Mean of the last values up to each one; of fewer at the beginning."""
+def _draw_all_rounds(axes: Axes, race: Race) -> None:
     import numpy as np
-
-    sums = np.cumsum(np.concatenate(([0.0], values)))
-    ends = np.arange(1, len(values) + 1)
-    starts = np.maximum(0, ends - n_last)
-    return np.asarray((sums[ends] - sums[starts]) / (ends - starts))
-
-
-def _draw_all_rounds(axes: Axes, race: Race, look: Palette) -> None:
-    import numpy as np
+    import polars as pl
     from matplotlib.ticker import MultipleLocator, PercentFormatter
 
     n_rounds = len(race.stream)
-    _shade(axes, 1.0 - race.stream.alphas, 1, look)
-    styles = look.styles()
+    _shade(axes, 1.0 - race.stream.alphas, 1)
     for name, errors in _drawn(race).items():
-        rounds, style = np.arange(1, n_rounds + 1), styles[name]
+        rounds, style = np.arange(1, n_rounds + 1), _STYLES[name]
         label = f"{name} {race.mean_error(name):.1%}"
         if name in (SINGLE, ACCOUS):  # the errors of the others move with the stream alone: nothing to smooth
             axes.plot(rounds, errors, color=style["color"], linewidth=0.8, alpha=0.35)
-            errors = rolling_mean(errors, _SMOOTHED_ROUNDS)
+            errors = pl.Series(errors).rolling_mean(_SMOOTHED_ROUNDS, min_samples=1).to_numpy()
         axes.plot(rounds, errors, label=label, **style)
     rare_share, n_rows = 1.0 - race.stream.alpha_0, race.stream.batch_size
     title = f"Shaded: rows of a kind that makes up only {rare_share:.0%} of the labelled reference"
@@ -444,15 +386,14 @@ def _draw_all_rounds(axes: Axes, race: Race, look: Palette) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _draw_after_jumps(axes: Axes, race: Race, jumps: IntArray, look: Palette) -> None:
+def _draw_after_jumps(axes: Axes, race: Race, jumps: IntArray) -> None:
     """Draw the mean over all jumps, round by round: here smoothing would hide how soon the errors fall."""
     import numpy as np
 
     offsets = np.arange(_ROUNDS_AFTER_JUMP)
-    _shade(axes, np.ones(len(offsets)), 0, look)
-    styles = look.styles()
+    _shade(axes, np.ones(len(offsets)), 0)
     for name, errors in _drawn(race).items():
-        axes.plot(offsets, errors[jumps[:, None] + offsets].mean(axis=0), **styles[name])
+        axes.plot(offsets, errors[jumps[:, None] + offsets].mean(axis=0), **_STYLES[name])
     axes.set_title("Right after a jump", loc="left", fontsize=11)
     axes.set_xlabel(f"rounds since (mean of {len(jumps)} jumps)" if len(jumps) > 1 else "rounds since")
     axes.spines[["top", "right"]].set_visible(False)
@@ -464,7 +405,7 @@ def _drawn(race: Race) -> dict[str, FloatArray]:
 
 
 def _jump_indices(race: Race) -> IntArray:
-    """Rounds, counted from 0, that begin a long enough stretch of nothing but the rare population."""
+    """Rounds, counted from 0, from which on enough rounds are of nothing but the rare population."""
     import numpy as np
 
     alphas = race.stream.alphas
@@ -474,7 +415,7 @@ def _jump_indices(race: Race) -> IntArray:
     return np.asarray(starts[np.array(is_long, dtype=bool) & is_inside])
 
 
-def _shade(axes: Axes, rare_shares: FloatArray, first: int, look: Palette) -> None:
+def _shade(axes: Axes, rare_shares: FloatArray, first: int) -> None:
     """Shade each round by the share of the rare population in it."""
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -485,7 +426,7 @@ def _shade(axes: Axes, rare_shares: FloatArray, first: int, look: Palette) -> No
         transform=axes.get_xaxis_transform(),
         aspect="auto",
         interpolation="nearest",
-        cmap=LinearSegmentedColormap.from_list("shade", [look.ground, look.shade]),
+        cmap=LinearSegmentedColormap.from_list("shade", ["white", _SHADE]),
         vmin=0.0,
         vmax=1.0,
     )
@@ -512,21 +453,26 @@ def write_demo_tables(stream: GaussianStream, folder: Path) -> tuple[Path, Path]
     import numpy as np
     import polars as pl
 
-    paths = folder / "reference.csv", folder / "stream.csv"
-    for path in paths:
-        if path.exists():
-            raise DataError(f"{path} already exists: give another folder.")
     batches = list(stream)
     rows, labels = np.vstack([batch.X for batch in batches]), np.concatenate([batch.y for batch in batches])
     days = np.repeat([batch.round // _BATCHES_A_DAY for batch in batches], [len(batch.X) for batch in batches])
+    dated = _frame(rows, labels).insert_column(0, pl.Series("day", np.datetime64("2026-01-01") + days))
+    reference, following = write_new(folder, {"reference.csv": _frame(*stream.reference()), "stream.csv": dated})
+    return reference, following
+
+
+def write_new(folder: Path, tables: dict[str, pl.DataFrame]) -> list[Path]:
+    """Write tables to a folder by their names, and return their paths; files that are there already are left alone."""
+    for name in tables:
+        if (folder / name).exists():
+            raise DataError(f"{folder / name} already exists: give another folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _frame(*stream.reference()).write_csv(paths[0])
-        first = np.datetime64("2026-01-01")
-        _frame(rows, labels).insert_column(0, pl.Series("day", first + days)).write_csv(paths[1])
+        for name, table in tables.items():
+            table.write_csv(folder / name)
     except OSError as error:
         raise DataError(f"{folder} cannot be written to: {error.strerror or error}.") from None
-    return paths
+    return [folder / name for name in tables]
 
 
 def _frame(X: NDArray[np.float64], y: NDArray[Any]) -> pl.DataFrame:
@@ -557,11 +503,10 @@ def serve(options: DemoOptions) -> int:
     from accous.table.fit import FitJob
 
     remarks, is_over = remarks_console(quiet=False), threading.Event()
-    compile_with_notice(remarks)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         reference, rows = write_demo_tables(_stream(options), folder)
-        with remarks.status("Fitting"):
+        with announcing_compilation(remarks), remarks.status("Fitting"):
             fitting = FitOptions(
                 reference=str(reference),
                 label="label",
@@ -602,7 +547,7 @@ class _Replay:
     def __init__(self, table: pl.DataFrame, batch_size: int, pace: float, is_over: threading.Event) -> None:
         self._labels, self._rows = table["label"].to_list(), table.drop("label").to_dicts()
         self._batch_size, self._pace, self._is_over = batch_size, pace, is_over
-        self._waiting: deque[list[dict[str, Any]]] = deque()
+        self._pending: deque[list[dict[str, Any]]] = deque()
         self._thread = threading.Thread(target=self._run, name="replay", daemon=True)
 
     def start(self, address: str) -> None:
@@ -627,19 +572,19 @@ class _Replay:
                 ids = self._send("/v1/step", {"rows": self._rows[start : start + size]})["ids"]
                 labels = self._labels[start : start + size]
                 found = [{"id": one, "label": label} for one, label in zip(ids, labels, strict=True)]
-                self._waiting.append(found if number % _LABELLED == 0 else [])
-                if len(self._waiting) > _LATE:
+                self._pending.append(found if number % _LABELLED == 0 else [])
+                if len(self._pending) > _LATE:
                     self._send_labels()
                 if self._is_over.wait(1.0 / self._pace):
                     return
-            while self._waiting and not self._is_over.wait(1.0 / self._pace):
+            while self._pending and not self._is_over.wait(1.0 / self._pace):
                 self._send_labels()
         except (OSError, http.client.HTTPException, KeyError):
             self._is_over.set()  # the server has ended
 
     def _send_labels(self) -> None:
-        """Send the labels of the round that waits the longest, if they are among those that arrive."""
-        if late := self._waiting.popleft():
+        """Send the labels of the oldest round that is pending, if they are among those that arrive."""
+        if late := self._pending.popleft():
             self._send("/v1/labels", {"labels": late})
 
     def _send(self, path: str, content: Any) -> Any:

@@ -60,7 +60,7 @@ class SparkOptions:
     round_size: Annotated[int, typer.Option(metavar="N", help="Rows of a round.")] = 10
     round_time: Annotated[float | None, typer.Option(metavar="S", help="Seconds of a round instead.")] = None
     lateness: Annotated[float | None, typer.Option(metavar="S", help="Seconds to wait for late rows.")] = None
-    late: Annotated[str, typer.Option(metavar="drop|count|next", help="What happens to rows that are later.")] = "next"
+    late: Annotated[str, typer.Option(metavar="drop|count|next", help="What to do with rows later than that.")] = "next"
     format: Annotated[str, typer.Option(metavar="NAME", help="Spark's name of the format of ROWS.")] = "parquet"
     option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of Spark's reader; repeat it.")

@@ -182,7 +182,7 @@ def report(
     force: Force = False,
     quiet: Quiet = False,
 ) -> int:
-    """Write a report that starts with metric and state and opens offline in any browser."""
+    """Write an HTML report that opens offline: how good the model is now, what moved, what to do."""
     require_html(output)
     if output.exists() and not force:
         raise DataError(f"{output} already exists: give another name, or use --force to replace it.")

@@ -17,7 +17,6 @@ from accous.datasets.loaders import (
     load_gas_sensor,
     load_powersupply,
     load_wine,
-    split_in_two,
 )
 
 list = list_datasets
@@ -34,5 +33,4 @@ __all__ = [
     "load_gas_sensor",
     "load_powersupply",
     "load_wine",
-    "split_in_two",
 ]

@@ -16,7 +16,6 @@ from sklearn.utils.validation import validate_data
 from accous.arrays import FloatArray, IntArray
 from accous.deep.rows import (
     ArrayRows,
-    LateBar,
     Rows,
     open_cache,
     read_rows,
@@ -25,7 +24,7 @@ from accous.deep.rows import (
     table_of,
 )
 from accous.exceptions import DataError
-from accous.text import import_extra, require_integer, require_number
+from accous.text import ProgressBar, import_extra, require_integer, require_number
 from accous.threads import one_blas_thread
 from accous.validation import require_learned
 
@@ -180,52 +179,13 @@ def embeddings_of(
     >>> embeddings_of(np.ones((2, 4)), torch.nn.Flatten()).shape
     (2, 4)
     """
-    check_embedding_parameters(image_size, batch_size, n_jobs)
+    settings = BackboneFeatures(
+        backbone, image_size=image_size, batch_size=batch_size, cache=cache, n_jobs=n_jobs, verbose=verbose
+    )
+    settings._check_parameters()
     backbones = import_extra("accous.deep.networks", "embeddings_of")
     rows = read_rows(X)
-    frozen = backbones.load_backbone(backbone, image_size, rows).frozen()
-    return embed_rows(
-        frozen, rows, batch_size=batch_size, cache=cache, n_jobs=n_jobs, verbose=verbose, user="embeddings_of"
-    )
-
-
-def embed_rows(
-    frozen: Any,
-    rows: Rows,
-    *,
-    indices: IntArray | None = None,
-    batch_size: int,
-    cache: Any,
-    n_jobs: int | None,
-    verbose: bool,
-    user: str,
-) -> NDArray[np.float32]:
-    """Return a frozen backbone's features of all rows, or of those at some places, with a progress bar.
-
-    Errors about PyTorch name ``user``.
-    """
-    embedding = import_extra("accous.deep.networks", user)
-    indices = np.arange(len(rows)) if indices is None else indices
-    with LateBar("embedding", len(indices), verbose=bool(verbose)) as bar:
-        embeddings: NDArray[np.float32] = embedding.embed(
-            frozen,
-            rows,
-            indices=indices,
-            batch_size=batch_size,
-            n_workers=embedding.count_workers(n_jobs),
-            cache=open_cache(cache),
-            bar=bar,
-        )
-    return embeddings
-
-
-def check_embedding_parameters(image_size: Any, batch_size: Any, n_jobs: Any) -> None:
-    """Raise an error for invalid parameters of the embedding."""
-    if image_size is not None:
-        require_integer("image_size", image_size, at_least=1, or_else=" or None")
-    require_integer("batch_size", batch_size, at_least=1)
-    if n_jobs is not None and n_jobs != -1:
-        require_integer("n_jobs", n_jobs, at_least=1, or_else=", -1 or None")
+    return settings._embed(backbones.load_backbone(backbone, image_size, rows).frozen(), rows)
 
 
 # --- BackboneFeatures: turn images, or anything a torch module takes, into features for the ratio and the
@@ -241,6 +201,7 @@ class Learned:
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Features of a frozen network, reduced to a given width and bounded.
 
@@ -314,32 +275,19 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     BackboneFeatures(n_components=64, random_state=0)
     """
 
-    backbone_: Any
-    reduction_: Reduction
-    row_shape_: tuple[int, ...] | None
+    backbone_: Any = field(init=False)
+    reduction_: Reduction = field(init=False)
+    row_shape_: tuple[int, ...] | None = field(init=False)
 
-    def __init__(
-        self,
-        backbone: Any = "efficientnet_lite0",
-        *,
-        image_size: int | None = None,
-        n_components: int | None = 512,
-        max_norm: float = 5.0,
-        batch_size: int = 48,
-        cache: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.backbone = backbone
-        self.image_size = image_size
-        self.n_components = n_components
-        self.max_norm = max_norm
-        self.batch_size = batch_size
-        self.cache = cache
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.random_state = random_state
+    backbone: Any = field(default="efficientnet_lite0", kw_only=False)
+    image_size: int | None = None
+    n_components: int | None = 512
+    max_norm: float = 5.0
+    batch_size: int = 48
+    cache: Any = None
+    n_jobs: int | None = None
+    verbose: bool = False
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the features from a reference.
@@ -432,20 +380,28 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         frozen = load().frozen()
         return Learned(frozen, self._embed(frozen, rows))
 
-    def _embed(self, backbone: Any, rows: Rows, indices: IntArray | None = None) -> Any:
-        return embed_rows(
-            backbone,
-            rows,
-            indices=indices,
-            batch_size=self.batch_size,
-            cache=self.cache,
-            n_jobs=self.n_jobs,
-            verbose=self.verbose,
-            user=type(self).__name__,
-        )
+    def _embed(self, frozen: Any, rows: Rows, indices: IntArray | None = None) -> NDArray[np.float32]:
+        """Return a frozen backbone's features of all rows, or of those at some places, with a progress bar."""
+        embedding = import_extra("accous.deep.networks", type(self).__name__)
+        indices = np.arange(len(rows)) if indices is None else indices
+        with ProgressBar("embedding", len(indices), verbose=bool(self.verbose)) as bar:
+            embeddings: NDArray[np.float32] = embedding.embed(
+                frozen,
+                rows,
+                indices=indices,
+                batch_size=self.batch_size,
+                n_workers=embedding.count_workers(self.n_jobs),
+                cache=open_cache(self.cache),
+                bar=bar,
+            )
+        return embeddings
 
     def _check_parameters(self) -> None:
-        check_embedding_parameters(self.image_size, self.batch_size, self.n_jobs)
+        if self.image_size is not None:
+            require_integer("image_size", self.image_size, at_least=1, or_else=" or None")
+        require_integer("batch_size", self.batch_size, at_least=1)
+        if self.n_jobs is not None and self.n_jobs != -1:
+            require_integer("n_jobs", self.n_jobs, at_least=1, or_else=", -1 or None")
         if self.n_components is not None:
             require_integer("n_components", self.n_components, at_least=1, or_else=" or None")
         require_number("max_norm", self.max_norm)

@@ -24,9 +24,9 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from accous.arrays import IntArray
-from accous.deep.rows import EmbeddingCache, LateBar, Pictures, Piece, Rows, key_of
+from accous.deep.rows import EmbeddingCache, Pictures, Piece, Rows, key_of
 from accous.exceptions import DataError, MissingExtraError, ParameterError
-from accous.text import import_extra
+from accous.text import ProgressBar, import_extra
 
 # --- One digest of what a network's features depend on; the cache stores the features under this name
 
@@ -371,7 +371,7 @@ def embed(
     batch_size: int,
     n_workers: int,
     cache: EmbeddingCache | None,
-    bar: LateBar,
+    bar: ProgressBar,
 ) -> Embeddings:
     """Return the backbone's features of the rows at these places, shape (n, d).
 

@@ -6,13 +6,11 @@ import hashlib
 import io
 import os
 import secrets
-import sys
-import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +20,7 @@ from sklearn.utils.validation import validate_data
 from accous.arrays import IntArray
 from accous.datasets.loaders import user_cache_folder
 from accous.exceptions import DataError, ParameterError
-from accous.text import has_package, import_extra
+from accous.text import import_extra
 
 # --- What users pass as rows: arrays, tensors, image files, pictures. Files are read piece by piece to save
 #     memory
@@ -203,60 +201,6 @@ def shape_and_columns(X: Any, rows: Rows, *, is_prepared: bool) -> tuple[tuple[i
 def table_of(X: Any, rows: ArrayRows) -> Any:
     """Return what scikit-learn reads widths and names from."""
     return X if hasattr(X, "columns") else rows.array
-
-
-# --- A progress bar for long work: it appears after two seconds on a terminal, or at once on request
-
-
-_SECONDS_OF_PATIENCE = 2.0
-
-
-class LateBar:
-    """A progress bar on standard error that appears only when work takes long, and only where rich is installed.
-
-    Parameters
-    ----------
-    description : str
-    total : int
-    verbose : bool
-        Show it at once, even if standard error is not a terminal.
-    """
-
-    def __init__(self, description: str, total: int, *, verbose: bool) -> None:
-        self._description, self._total, self._verbose = description, total, verbose
-        self._begin, self._done = time.monotonic(), 0
-        self._progress: Any = None
-        self._task: Any = None
-
-    def __enter__(self) -> Self:
-        self._begin = time.monotonic()
-        if self._verbose:
-            self._show()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-
-    def advance(self, n: int = 1, *, description: str | None = None) -> None:
-        """Count ``n`` more as done, and update the description if given."""
-        self._done += n
-        self._description = description or self._description
-        if self._progress is not None:
-            self._progress.update(self._task, completed=self._done, description=self._description)
-        elif sys.stderr.isatty() and time.monotonic() - self._begin > _SECONDS_OF_PATIENCE:
-            self._show()
-
-    def _show(self) -> None:
-        if not has_package("rich"):
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._progress = Progress(*columns, console=Console(stderr=True))
-        self._task = self._progress.add_task(self._description, total=self._total, completed=self._done)
-        self._progress.start()
 
 
 # --- Embeddings on disk. The file names are digests of what the embeddings depend on: the rows and the backbone

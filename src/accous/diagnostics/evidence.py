@@ -21,7 +21,7 @@ from accous.exceptions import DataError, MissingExtraError
 
 
 LARGEST_UNEXPLAINED = 0.04
-_COMPARED = ("error_fixed", "error_adapted", "estimate_fixed", "estimate_adapted")
+_COMPARED = ("error_fixed", "error_adapted", "estimate_fixed", "estimate_adapted", "half_width_fixed")
 _Z = NormalDist().inv_cdf(0.5 + LEVEL / 2.0)
 
 

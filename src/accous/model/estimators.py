@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -70,6 +70,7 @@ from accous.model.pair import (
 )
 from accous.model.performance import Drift, TellsStatus, alarm_from_plain, labelled_from_plain, read_labelled
 from accous.model.predictors import (
+    N_QUICK_FOLDS,
     ErmRecipe,
     EstimatorRecipe,
     LogisticRecipe,
@@ -125,7 +126,6 @@ from accous.validation import (
 _ROWS_OF_ROUND, _NEVER = 10, 1 << 62
 _SECONDS_BETWEEN_LOGS = 2.0
 _MOST_MISSED = 0.1  # by so much fewer rows, the past refutes an interval
-_FOLDS_OF_PAIR = 3  # most of the time of a fit goes into trees
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
 
 
@@ -326,11 +326,12 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         if "feature_names_in_" in attributes:
             X_batch = select_columns(self, X_batch)
         rows = self._read(X_batch, reset=False, min_rows=0)
-        predicted, n_rows = None, len(rows) if self._has_numbers else count_rows(rows)
+        predicted, n_rows = None, len(rows) if isinstance(rows, np.ndarray) else count_rows(rows)
         if n_rows == 0:
             return self.task_.none
+        # The lock stands for no other context: to enter it again costs less than `nullcontext`.
         lock = attributes.get(LOCK_NAME) or self.lock()
-        with lock, nullcontext() if self.rules_.has_numbers else naming_values(X_batch, self.reference_):
+        with lock, lock if self.rules_.has_numbers else naming_values(X_batch, self.reference_):
             if predicts:
                 predicted = self._predicted("predict", rows)
             if (self.refit, self.adaptation) != self.rules_.chosen:
@@ -341,7 +342,7 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
             read, alarm = None, None
             if known is not None and known.state is before:
                 read, alarm = known.read, known.known_alarm
-            with nullcontext() if self.rules_.limits_blas else one_blas_thread():
+            with lock if self.rules_.limits_blas else one_blas_thread():
                 after = self.state_ = run_round(self.rules_, before, rows, X_batch, n_rows, read, alarm)
             attributes.pop("_snapshot", None)  # it would keep the state before alive
         if (
@@ -1021,7 +1022,8 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
     def _pair_recipe(
         self, pair: LinearAndTrees, combination: Combination, rows: Any, weights: FloatArray, *, keeps_splits: bool
     ) -> PairRecipe:
-        trees = EstimatorRecipe(pair.trees, keeps_splits=keeps_splits, n_folds=_FOLDS_OF_PAIR)
+        # Most of the time of a fit goes into trees.
+        trees = EstimatorRecipe(pair.trees, keeps_splits=keeps_splits, n_folds=N_QUICK_FOLDS)
         return PairRecipe(self._linear_recipe(rows, weights), trees, combination)
 
     def _read_measures(self) -> None:
@@ -1159,7 +1161,7 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
             rows = self._read(self._narrow(X), reset=False, min_rows=min_rows)
             return np.concatenate((rows, X[:, self.n_features_in_ :]), axis=1)
         if self._has_numbers:
-            return read_rows(self, X, reset=reset, min_rows=min_rows, takes_missing=self._takes_missing)
+            return read_rows(self, X, reset=reset, min_rows=min_rows, takes_missing=self.estimator is not None)
         rows = read_frame(self, X, reset=reset, min_rows=min_rows)
         # Rows that the ratio could not learn from are not predicted either.
         is_plain = isinstance(getattr(self.ratio, "feature_map", "standardize"), str)
@@ -1206,6 +1208,7 @@ def _estimator_has(method: str) -> Any:
     return check
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
     r"""A classifier that adapts to drifting inputs without labels.
 
@@ -1333,40 +1336,23 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
 
     __module__ = "accous"
 
-    penalty: ClassVar[str] = "C"
-    _instead: ClassVar[dict[str, str]] = {"predict_interval": "predict_set, because classes have no intervals"}
-    task_: ClassTask
+    penalty = "C"
+    _instead = MappingProxyType({"predict_interval": "predict_set, because classes have no intervals"})
+    task_: ClassTask = field(init=False)
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        ratio: Any = None,
-        *,
-        refit: int | str = "auto",
-        refit_budget: float | None = None,
-        C: float = 1.0,
-        class_weight: Any = None,
-        standardize: bool = True,
-        adaptation: str = "auto",
-        metric: str | None = None,
-        cost: Any = None,
-        threshold: float | None = None,
-        tolerance: float | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.metric = metric
-        self.cost = cost
-        self.threshold = threshold
-        self.tolerance = tolerance
-        self.class_weight = class_weight
-        self.ratio = ratio
-        self.refit = refit
-        self.refit_budget = refit_budget
-        self.C = C
-        self.standardize = standardize
-        self.adaptation = adaptation
-        self.random_state = random_state
+    estimator: Any = field(default=None, kw_only=False)
+    ratio: Any = field(default=None, kw_only=False)
+    refit: int | str = "auto"
+    refit_budget: float | None = None
+    C: float = 1.0
+    class_weight: Any = None
+    standardize: bool = True
+    adaptation: str = "auto"
+    metric: str | None = None
+    cost: Any = None
+    threshold: float | None = None
+    tolerance: float | None = None
+    random_state: Any = None
 
     @classmethod
     def paper(
@@ -1510,6 +1496,7 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         return LogisticRecipe(float(self.C), scales, clips)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
     r"""A regressor that adapts to drifting inputs without labels.
 
@@ -1573,36 +1560,21 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
 
     __module__ = "accous"
 
-    penalty: ClassVar[str] = "alpha"
-    _instead: ClassVar[dict[str, str]] = {"predict_set": "predict_interval, because numbers have no sets"}
-    task_: NumberTask
+    penalty = "alpha"
+    _instead = MappingProxyType({"predict_set": "predict_interval, because numbers have no sets"})
+    task_: NumberTask = field(init=False)
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        ratio: Any = None,
-        *,
-        alpha: float = 1.0,
-        standardize: bool = True,
-        loss: str = "absolute",
-        refit: int | str = "auto",
-        refit_budget: float | None = None,
-        adaptation: str = "auto",
-        metric: str | None = None,
-        tolerance: float | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.metric = metric
-        self.tolerance = tolerance
-        self.ratio = ratio
-        self.alpha = alpha
-        self.standardize = standardize
-        self.loss = loss
-        self.refit = refit
-        self.refit_budget = refit_budget
-        self.adaptation = adaptation
-        self.random_state = random_state
+    estimator: Any = field(default=None, kw_only=False)
+    ratio: Any = field(default=None, kw_only=False)
+    alpha: float = 1.0
+    standardize: bool = True
+    loss: str = "absolute"
+    refit: int | str = "auto"
+    refit_budget: float | None = None
+    adaptation: str = "auto"
+    metric: str | None = None
+    tolerance: float | None = None
+    random_state: Any = None
 
     @property
     def targets_(self) -> FloatArray:

@@ -187,8 +187,7 @@ def look_for_order(X: FloatArray, y: NDArray[Any], *, has_classes: bool) -> Orde
     products. What it explains is compared with what it explains of the same rows in random order: the p-value is exact,
     whatever the columns look like. Columns that count the rows are left out, so that an id proves nothing.
 
-    Rows that are sorted by class are only compared with rows of their class. Rows sorted by a number to predict have no
-    order of time.
+    Rows that are sorted by their label have no order of time, even if those of each class had one.
 
     Parameters
     ----------
@@ -199,48 +198,36 @@ def look_for_order(X: FloatArray, y: NDArray[Any], *, has_classes: bool) -> Orde
     """
     if len(y) < FEWEST_ROWS:
         return Order(OrderKind.FEW_ROWS)
-    if not has_classes and follows_rows(np.asarray(y, dtype=np.float64)):
+    if _is_sorted(y) if has_classes else follows_rows(np.asarray(y, dtype=np.float64)):
         return Order(OrderKind.SORTED_BY_LABEL)
     some = np.unique(np.linspace(0, len(y) - 1, min(len(y), _MOST_ROWS)).astype(np.int64))
     X, y = X[some], y[some]
-    strata = np.zeros(len(y), dtype=np.int64)
-    if has_classes:
-        changes = np.concatenate(([0], np.cumsum(y[1:] != y[:-1])))
-        strata = changes if changes[-1] > 0 and changes[-1] + 1 == len(np.unique(y)) else strata
     with one_blas_thread():
-        p_value = _p_value(_bases(X, _label_columns(y, has_classes=has_classes)), strata)
-    if p_value <= ALPHA:
-        return Order(OrderKind.FOUND, p_value)
-    return Order(OrderKind.SORTED_BY_LABEL if strata.any() else OrderKind.NOT_FOUND, p_value)
+        p_value = _p_value(_bases(X, _label_columns(y, has_classes=has_classes)), len(y))
+    return Order(OrderKind.FOUND if p_value <= ALPHA else OrderKind.NOT_FOUND, p_value)
 
 
-def _p_value(bases: tuple[FloatArray, FloatArray], strata: IntArray) -> float:
-    """Return how often rows in random order, inside their strata, are explained as well as in the given one.
+def _is_sorted(y: NDArray[Any]) -> bool:
+    """Whether all rows of each class stand together."""
+    n_changes = np.count_nonzero(y[1:] != y[:-1])
+    return bool(0 < n_changes == len(np.unique(y)) - 1)
+
+
+def _p_value(bases: tuple[FloatArray, FloatArray], n_rows: int) -> float:
+    """Return how often rows in random order are explained as well as in the given one.
 
     It counts the largest of four scores: of the slowest wave or of all, explained by the first basis or by both. What
     is simple is found with few rows, and what is not with more.
     """
-    n_rows, random = len(strata), np.random.default_rng(0)
-    waves = _waves(strata)
-    # Sorted by stratum and then at random, the rows stay inside their strata.
-    orders = np.argsort(strata + random.random((_N_PERMUTED, n_rows)), axis=1)
+    random, time = np.random.default_rng(0), (np.arange(n_rows) + 0.5) / n_rows
+    waves = np.cos(np.pi * np.arange(1, _N_WAVES + 1)[:, None] * time)
+    orders = np.argsort(random.random((_N_PERMUTED, n_rows)), axis=1)
     all_waves = np.concatenate((waves[:, None], waves[:, orders]), axis=1).reshape(-1, n_rows)
     explained = np.array([np.square(all_waves @ basis).sum(axis=1).reshape(_N_WAVES, -1) for basis in bases])
     sums = explained.cumsum(axis=0).cumsum(axis=1)[:, [0, -1]].reshape(4, -1)
     scores = (sums - sums.mean(axis=1, keepdims=True)) / np.maximum(sums.std(axis=1, keepdims=True), 1e-300)
     largest = scores.max(axis=0)
     return float((largest >= largest[0] - 1e-9).mean())
-
-
-def _waves(strata: IntArray) -> FloatArray:
-    """Return slow waves over the rows of each stratum, of mean 0 there."""
-    waves = np.zeros((_N_WAVES, len(strata)))
-    for stratum in np.unique(strata):
-        rows = np.flatnonzero(strata == stratum)
-        time = (np.arange(len(rows)) + 0.5) / len(rows)
-        each = np.cos(np.pi * np.arange(1, _N_WAVES + 1)[:, None] * time)
-        waves[:, rows] = each - each.mean(axis=1, keepdims=True)
-    return waves
 
 
 def _bases(X: FloatArray, labels: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -358,7 +358,7 @@ def _is_text(labels: NDArray[Any]) -> bool:
 # --- Reads numbers to predict
 
 
-_LARGEST_TARGET = 1e100  # the sums of squares of such numbers are numbers
+LARGEST_TARGET = 1e100  # the sums of squares of such numbers are numbers
 
 
 def read_targets(y: Any, n_rows: int, *, reader: str) -> FloatArray:
@@ -389,12 +389,12 @@ def read_numbers(y: Any, n_rows: int, *, name: str = "y") -> FloatArray:
         numbers = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError(_no_number(values, name)) from None
-    is_bad = ~(np.abs(numbers) <= _LARGEST_TARGET)
+    is_bad = ~(np.abs(numbers) <= LARGEST_TARGET)
     if is_bad.any():
         row = int(np.flatnonzero(is_bad)[0])
         named = {"inf": "infinity", "-inf": "-infinity", "nan": "NaN"}
         shown = named.get(str(numbers[row]), repr(values.tolist()[row]))
-        raise DataError(f"{name} holds {shown} in row {row}: use finite numbers of at most {_LARGEST_TARGET:g}.")
+        raise DataError(f"{name} holds {shown} in row {row}: use finite numbers of at most {LARGEST_TARGET:g}.")
     return numbers
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from accous.arrays import FloatArray, IntArray, to_plain
-from accous.core.ensemble import DIAGONAL, FULL, LOW_RANK, Reference, prepare_reference
+from accous.core.ensemble import DIAGONAL, FULL, LOW_RANK, prepare_reference
 from accous.core.losses import LOSSES, Loss
 from accous.exceptions import ParameterError
 from accous.ratio.base import RatioEstimator, default_metric, default_radius, default_step_size
 from accous.ratio.features import (
     LARGEST_NORM,
-    FeatureMap,
     RowMap,
     fit_features,
     fit_map,
@@ -33,6 +33,7 @@ PAPER_RADIUS = "paper"  # S = d/2, whatever the scale of the features
 _THEORY_STEPS = {"theory": 3.0, "lemma": 6.0}  # gamma / (1 + beta): in the theorem, and in the lemmas of its proof
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearRatio(RatioEstimator):
     """A ratio rho(phi(x).theta) with theta in a ball, learned by Online Newton Steps.
 
@@ -42,34 +43,22 @@ class LinearRatio(RatioEstimator):
 
     has_scores: ClassVar[bool] = True
 
-    feature_map: Any
-    loss: str
-    radius: float | str | None
-    feature_bound: float | str | None
-    scale_features: bool
-    fit_intercept: bool
-    step_size: float | str
-    ridge: float
-    metric: str
-    metric_rank: int
-    max_ratio: float
-    max_reference: int | None
-    dtype: str
-    random_state: Any
+    feature_map: Any = field(default="auto", kw_only=False)
+    loss: str = "logistic"
+    radius: float | str | None = None
+    feature_bound: float | str | None = None
+    scale_features: bool = True
+    fit_intercept: bool = True
+    step_size: float | str = "auto"
+    ridge: float = 1.0
+    metric: str = "auto"
+    metric_rank: int = 32
+    max_ratio: float = 100.0
+    max_reference: int | None = None
+    dtype: str = "float64"
+    random_state: Any = None
 
-    features_: FeatureMap
-    whole_reference_: Reference
-    gradient_reference_: Reference
-    gradient_indices_: IntArray | None
-    loss_: Loss
-    rounds_: Any
-    state_: Any
-    neutral_coef_: FloatArray
-    radius_: float
-    metric_: str
-    step_size_: float
-    n_out_of_bound_: int
-    mapped_batch_: FloatArray | None
+    rounds_: Any = field(init=False)
 
     @property
     def coef_(self) -> FloatArray:
@@ -179,7 +168,7 @@ class LinearRatio(RatioEstimator):
             self.whole_reference_.is_free_of_blas and self.features_.is_free_of_blas and self.metric_ == FULL
         )
         self._keeps_no_mapped_rows = self.reads_numbers
-        self.mapped_batch_ = None
+        self.mapped_batch_: FloatArray | None = None
         self.radius_ = self._resolve_radius(n_coefs)
         self.step_size_ = self.step_size_for(1)
         self.n_out_of_bound_ = 0
@@ -233,7 +222,7 @@ class LinearRatio(RatioEstimator):
         ratios = np.empty(0)
         if self.keeps_record:
             ratios = self.whole_reference_.batch_ratios(self.state_.coef, batch, float(self.max_ratio))
-        self.state_ = self.rounds_.run(self.state_, batch, step_size)
+        self.state_: Any = self.rounds_.run(self.state_, batch, step_size)
         return ratios
 
     def batch_as_numbers(self, X: Any) -> FloatArray | None:

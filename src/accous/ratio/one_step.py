@@ -20,7 +20,6 @@ from accous.core.ratio_problems import (
     BoxProblem,
     DenseMatrix,
     FactoredMatrix,
-    WideReference,
     fit_least_squares,
     fit_mixture_weights,
     fit_ratio_regression,
@@ -37,7 +36,7 @@ from accous.core.ratio_problems import (
 )
 from accous.exceptions import DataError, ParameterError
 from accous.ratio.base import RatioEstimator
-from accous.ratio.features import FeatureMap, RowMap, fit_features, fit_map, map_from_plain, map_to_plain
+from accous.ratio.features import RowMap, fit_features, fit_map, map_from_plain, map_to_plain
 from accous.text import require_choice, require_integer, require_number, require_number_in
 from accous.threads import one_blas_thread
 
@@ -55,23 +54,17 @@ _MEDIAN_ROWS = 1000
 _N_FOLDS = 5
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class KernelRatio(RatioEstimator):
     """A ratio estimated from one batch and the reference, with Gaussian kernels on mapped rows."""
 
-    feature_map: Any
-    width: float | str
-    max_centers: int
-    max_ratio: float
-    random_state: Any
+    feature_map: Any = field(default="standardize", kw_only=False)
+    width: float | str = "median"
+    max_centers: int = 100
+    max_ratio: float = 100.0
+    random_state: Any = None
 
-    row_map_: RowMap
-    direction_: FloatArray
-    origin_: FloatArray
-    rows_: FloatArray
-    row_norms_: FloatArray
-    median_width_: float
-    n_rounds_: int
-    state_: Any
+    state_: Any = field(init=False)
 
     @abstractmethod
     def _forget(self) -> None:
@@ -221,8 +214,6 @@ class MixtureState:
 class MixtureRatio(KernelRatio):
     """A ratio that is a sum of kernels centred at rows of the batch."""
 
-    state_: MixtureState | None
-
     @abstractmethod
     def _fit_coefs(self, distances: FloatArray, batch: FloatArray, centers: FloatArray) -> MixtureState:
         """Estimate the ratio; ``distances`` are squared distances from the reference to the centres."""
@@ -333,6 +324,7 @@ def _kernels(rows: FloatArray, centers: FloatArray, width: float) -> FloatArray:
 # --- KLIEP: the ratio with the highest likelihood under the batch
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class KLIEP(MixtureRatio):
     r"""Kullback-Leibler importance estimation of one batch against the reference ("IW-KLIEP" in the paper).
 
@@ -371,22 +363,7 @@ class KLIEP(MixtureRatio):
 
     __module__ = "accous"
 
-    def __init__(
-        self,
-        feature_map: Any = "standardize",
-        *,
-        width: float | str = "median",
-        tol: float = 1e-8,
-        max_centers: int = 100,
-        max_ratio: float = 100.0,
-        random_state: Any = None,
-    ) -> None:
-        self.feature_map = feature_map
-        self.width = width
-        self.tol = tol
-        self.max_centers = max_centers
-        self.max_ratio = max_ratio
-        self.random_state = random_state
+    tol: float = 1e-8
 
     def _fit_coefs(self, distances: FloatArray, batch: FloatArray, centers: FloatArray) -> MixtureState:
         batch_distances = squared_distances(batch, centers)
@@ -484,6 +461,7 @@ class MatchingState:
     ridge: float
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class KMM(KernelRatio):
     r"""Kernel mean matching of the reference to one batch ("IW-KMM" in the paper).
 
@@ -553,29 +531,9 @@ class KMM(KernelRatio):
 
     __module__ = "accous"
 
-    matrix_: KernelMatrix
-    state_: MatchingState | None
-
-    def __init__(
-        self,
-        feature_map: Any = "standardize",
-        *,
-        width: float | str = "median",
-        ridge: float | str = "auto",
-        mass_tolerance: float | str = 0.0,
-        tol: float = 1e-6,
-        max_centers: int = 100,
-        max_ratio: float = 100.0,
-        random_state: Any = None,
-    ) -> None:
-        self.feature_map = feature_map
-        self.width = width
-        self.ridge = ridge
-        self.mass_tolerance = mass_tolerance
-        self.tol = tol
-        self.max_centers = max_centers
-        self.max_ratio = max_ratio
-        self.random_state = random_state
+    ridge: float | str = "auto"
+    mass_tolerance: float | str = 0.0
+    tol: float = 1e-6
 
     @property
     def reference_ratio_(self) -> FloatArray:
@@ -699,6 +657,7 @@ class RegressionState:
     coef: FloatArray
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LogisticRatio(RatioEstimator):
     r"""Density ratio from a penalised logistic regression of one batch against the reference ("LR" in the paper).
 
@@ -749,27 +708,12 @@ class LogisticRatio(RatioEstimator):
 
     __module__ = "accous"
 
-    features_: FeatureMap
-    reference_features_: FloatArray
-    wide_reference_: WideReference | None
-    state_: RegressionState
-
-    def __init__(
-        self,
-        feature_map: Any = "standardize",
-        *,
-        ridge: float = 1.0,
-        feature_bound: float | None = None,
-        max_steps: int = 50,
-        max_ratio: float = 100.0,
-        random_state: Any = None,
-    ) -> None:
-        self.feature_map = feature_map
-        self.ridge = ridge
-        self.feature_bound = feature_bound
-        self.max_steps = max_steps
-        self.max_ratio = max_ratio
-        self.random_state = random_state
+    feature_map: Any = field(default="standardize", kw_only=False)
+    ridge: float = 1.0
+    feature_bound: float | None = None
+    max_steps: int = 50
+    max_ratio: float = 100.0
+    random_state: Any = None
 
     @property
     def coef_(self) -> FloatArray:
@@ -852,10 +796,11 @@ CV_RIDGES = (0.1, 0.3, 0.03, 1.0, 0.01, 3.0, 0.001, 10.0)
 _LEAVE_ONE_OUT_ROWS = 1000
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LeastSquaresRatio(MixtureRatio):
     """What ULSIF and RULSIF share: the closed form, and leave-one-out selection of width and ridge."""
 
-    ridge: float | str
+    ridge: float | str = DEFAULT_RIDGE
 
     @property
     def ridge_(self) -> float:
@@ -954,27 +899,11 @@ class ULSIF(LeastSquaresRatio):
 
     __module__ = "accous"
 
-    def __init__(
-        self,
-        feature_map: Any = "standardize",
-        *,
-        width: float | str = "median",
-        ridge: float | str = DEFAULT_RIDGE,
-        max_centers: int = 100,
-        max_ratio: float = 100.0,
-        random_state: Any = None,
-    ) -> None:
-        self.feature_map = feature_map
-        self.width = width
-        self.ridge = ridge
-        self.max_centers = max_centers
-        self.max_ratio = max_ratio
-        self.random_state = random_state
-
 
 # --- RULSIF: the relative ratio, bounded by construction
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RULSIF(LeastSquaresRatio):
     r"""Relative least-squares importance fitting of one batch against the reference.
 
@@ -1008,24 +937,7 @@ class RULSIF(LeastSquaresRatio):
 
     __module__ = "accous"
 
-    def __init__(
-        self,
-        feature_map: Any = "standardize",
-        *,
-        alpha: float = 0.1,
-        width: float | str = "median",
-        ridge: float | str = DEFAULT_RIDGE,
-        max_centers: int = 100,
-        max_ratio: float = 100.0,
-        random_state: Any = None,
-    ) -> None:
-        self.feature_map = feature_map
-        self.alpha = alpha
-        self.width = width
-        self.ridge = ridge
-        self.max_centers = max_centers
-        self.max_ratio = max_ratio
-        self.random_state = random_state
+    alpha: float = 0.1
 
     def _share_of_batch(self) -> float:
         return float(self.alpha)

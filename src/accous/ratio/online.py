@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from accous.core.ensemble import (
     EnsembleState,
     LearnerStack,
     MetaState,
-    PaperRounds,
     Reference,
     choose_rounds,
     start_learners,
@@ -29,6 +28,7 @@ from accous.validation import count_rows, read_frame, read_rows
 # --- OnlineDensityRatio: the paper's online ensemble
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class OnlineDensityRatio(PooledRatio):
     r"""Time-varying density ratio of an unlabelled stream to a reference (Algorithms 1 and 2 of the paper).
 
@@ -147,56 +147,10 @@ class OnlineDensityRatio(PooledRatio):
 
     __module__ = "accous"
 
-    keeps_record: ClassVar[bool] = True
+    keeps_record = True
 
-    rounds_: PaperRounds
-
-    def __init__(
-        self,
-        feature_map: Any = "auto",
-        *,
-        loss: str = "logistic",
-        radius: float | str | None = None,
-        feature_bound: float | str | None = None,
-        scale_features: bool = True,
-        fit_intercept: bool = True,
-        step_size: float | str = "auto",
-        ridge: float = 1.0,
-        min_interval: int = 4,
-        horizon: int | None = None,
-        start: str = "auto",
-        meta_range: str = "auto",
-        max_ratio: float = 100.0,
-        pool: str = "auto",
-        memory: int = 4,
-        candidates: list[Any] | None = None,
-        max_reference: int | None = None,
-        dtype: str = "float64",
-        metric: str = "auto",
-        metric_rank: int = 32,
-        random_state: Any = None,
-    ) -> None:
-        self.feature_map = feature_map
-        self.loss = loss
-        self.radius = radius
-        self.feature_bound = feature_bound
-        self.scale_features = scale_features
-        self.fit_intercept = fit_intercept
-        self.step_size = step_size
-        self.ridge = ridge
-        self.min_interval = min_interval
-        self.horizon = horizon
-        self.start = start
-        self.meta_range = meta_range
-        self.max_ratio = max_ratio
-        self.pool = pool
-        self.memory = memory
-        self.candidates = candidates
-        self.max_reference = max_reference
-        self.dtype = dtype
-        self.metric = metric
-        self.metric_rank = metric_rank
-        self.random_state = random_state
+    min_interval: int = 4
+    start: str = "auto"
 
     @classmethod
     def paper(
@@ -366,41 +320,6 @@ class SingleLearnerRatio(LinearRatio):
     """
 
     __module__ = "accous"
-
-    state_: SingleState
-
-    def __init__(
-        self,
-        feature_map: Any = "auto",
-        *,
-        loss: str = "logistic",
-        radius: float | str | None = None,
-        feature_bound: float | str | None = None,
-        scale_features: bool = True,
-        fit_intercept: bool = True,
-        step_size: float | str = "auto",
-        ridge: float = 1.0,
-        max_ratio: float = 100.0,
-        max_reference: int | None = None,
-        dtype: str = "float64",
-        metric: str = "auto",
-        metric_rank: int = 32,
-        random_state: Any = None,
-    ) -> None:
-        self.feature_map = feature_map
-        self.loss = loss
-        self.radius = radius
-        self.feature_bound = feature_bound
-        self.scale_features = scale_features
-        self.fit_intercept = fit_intercept
-        self.step_size = step_size
-        self.ridge = ridge
-        self.max_ratio = max_ratio
-        self.max_reference = max_reference
-        self.dtype = dtype
-        self.metric = metric
-        self.metric_rank = metric_rank
-        self.random_state = random_state
 
     def _start_learning(self, neutral: FloatArray) -> None:
         self.rounds_ = SingleRounds(self.gradient_reference_, self.radius_)

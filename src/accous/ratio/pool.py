@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -189,6 +189,7 @@ class _Learned:
         return _Learned, (None, self.ensemble, self.in_use) if self.model is None else (self.model,)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PooledRatio(LinearRatio):
     """A linear ratio, and the pool that it may have.
 
@@ -196,16 +197,16 @@ class PooledRatio(LinearRatio):
     round or the next.
     """
 
-    pool: str
-    memory: int
-    candidates: Any
-    horizon: int | None
-    meta_range: str
+    horizon: int | None = None
+    meta_range: str = "auto"
+    pool: str = "auto"
+    memory: int = 4
+    candidates: list[Any] | None = None
 
-    pooling_: RatioPool | None
-    _compiled: OneModelRounds | None
-    _learned: _Learned
-    _seen_batch: SeenRows | None
+    pooling_: RatioPool | None = field(init=False)
+    _compiled: OneModelRounds | None = field(init=False)
+    _learned: _Learned = field(init=False)
+    _seen_batch: SeenRows | tuple[OneModel, FloatArray, FloatArray] | None = field(init=False)
 
     @property
     def state_(self) -> Any:
@@ -363,8 +364,8 @@ class PooledRatio(LinearRatio):
             if model is None:
                 assert learned.in_use is not None
                 model = self._compiled.model_of(learned.ensemble, learned.in_use.state)
-            model, self._seen_batch = self._compiled.after(model, batch, step_size)
-            self._learned = _Learned(model)
+            after, of_batch = self._compiled.after(model, batch, step_size)
+            self._learned, self._seen_batch = _Learned(after), (model, *of_batch)
             return np.empty(0)
         if self.pooling_ is None or self.in_use_ is None:
             return super()._learn(X, batch, step_size)
@@ -387,6 +388,9 @@ class PooledRatio(LinearRatio):
         assert self.pooling_ is not None
         assert self._seen_batch is not None
         seen, self._seen_batch = self._seen_batch, None
+        if not isinstance(seen, SeenRows):
+            assert self._compiled is not None
+            seen = self._compiled.seen(*seen)
         return self.pooling_.mixed(seen)
 
     def __getstate__(self) -> dict[str, Any]:

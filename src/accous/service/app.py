@@ -338,6 +338,7 @@ class Endpoints:
         service = self._service
         if service.learner is not None:
             service.metrics.queue.set(service.learner.n_pending)
+            service.metrics.rows.set(service.learner.executor.n_rows)
         service.metrics.rounds.set(service.n_rounds)
         service.metrics.streams.set(service.n_streams)
         return respond(service.metrics.exposition(), "text/plain; version=0.0.4; charset=utf-8")

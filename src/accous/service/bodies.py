@@ -9,9 +9,9 @@ import struct
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -153,14 +153,6 @@ def too_large(most_bytes: int, headers: dict[str, str] | None = None) -> HttpErr
 #     large table
 
 
-_JSON_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_BLOCK = 1 << 20
-# Objects and lists of a request that are not rows: the request itself, its parts and parameters.
-_OTHERS = 64
-# Lists in a row, for columns of vectors.
-_LISTS_IN_ROW = 16
-
-
 def require_rows(n_rows: int, limits: Limits) -> None:
     """Refuse a request with too many rows."""
     if n_rows > limits.rows:
@@ -173,57 +165,12 @@ def require_columns(n_columns: int, limits: Limits) -> None:
         raise HttpError(413, "too_many_columns", f"A row may have {limits.columns:,} columns, not {n_columns:,}.")
 
 
-def require_json_size(body: bytes, limits: Limits, *, most_objects: int) -> None:
-    """Refuse JSON with too many objects, lists or names, which would take long to decode.
-
-    Parameters
-    ----------
-    body : bytes
-    limits : Limits
-    most_objects : int
-        Rows, or what stands for them.
-    """
-    if len(body) <= min(most_objects, limits.rows, limits.columns, limits.values):
-        return  # each of them takes a byte at least
-    if _is_large(_counts([body]), limits, most_objects) and _is_large(
-        _counts(_outside_texts(body)), limits, most_objects
-    ):
-        raise _too_many_values(limits)
-
-
-def _too_many_values(limits: Limits) -> HttpError:
-    most = f"{limits.rows:,} rows, a row {limits.columns:,} columns, and all of them {limits.values:,} values"
-    return HttpError(413, "too_many_rows", f"A request may have {most}: send several requests.")
-
-
-def _counts(pieces: Iterable[bytes]) -> tuple[int, int, int, int]:
-    """Return how many objects, lists, names and further values begin in pieces of JSON."""
-    counts = [[piece.count(each) for each in (b"{", b"[", b":", b",")] for piece in pieces]
-    n_objects, n_lists, n_names, n_commas = (sum(column) for column in zip(*counts, strict=True))
-    return n_objects, n_lists, n_names, n_commas
-
-
-def _is_large(counts: tuple[int, int, int, int], limits: Limits, most_objects: int) -> bool:
-    n_objects, n_lists, n_names, n_commas = counts
-    return (
-        n_objects > most_objects + _OTHERS
-        or n_lists > _LISTS_IN_ROW * limits.rows + limits.columns + _OTHERS
-        # If there are more names than this, one object has too many.
-        or n_names > (limits.columns + 1) * max(1, n_objects)
-        or n_commas > limits.values
-    )
-
-
-def _outside_texts(body: bytes) -> Iterator[bytes]:
-    """Yield what is not between quotes; in blocks, because taking out many texts at once takes much memory."""
-    rest = b""
-    for start in range(0, len(body), _BLOCK):
-        bare = _JSON_TEXT.sub(b"", rest + body[start : start + _BLOCK])
-        outside, quote, inside = bare.partition(b'"')
-        # A text that goes on in the next block; all that matters of it is whether its end escapes what follows.
-        n_escapes = len(inside) - len(inside.rstrip(b"\\"))
-        rest = quote + b"\\" * (n_escapes % 2)
-        yield outside
+def require_values(body: bytes, marks: bytes, limits: Limits) -> None:
+    """Refuse a body that would become too many values: each but the first stands behind a mark. Texts count."""
+    if len(body) > limits.values and sum(body.count(mark) for mark in marks) > limits.values:
+        most = f"{limits.rows:,} rows, a row {limits.columns:,} columns, and all of them {limits.values:,} values"
+        text = f"A request may have {most}, counted by their commas and brackets: send several requests."
+        raise HttpError(413, "too_many_rows", text)
 
 
 # --- How large a stream in Arrow IPC would become, read from the heads of its messages: a few bytes can declare much
@@ -380,18 +327,9 @@ class AskBody(msgspec.Struct, forbid_unknown_fields=True):
 _DECODERS: dict[type, msgspec.json.Decoder[Any]] = {}
 
 
-def decode_json(body: bytes, kind: type[T], limits: Limits, *, most_objects: int | None = None) -> T:
-    """Return a body as a structure; say what is wrong with it if it is none.
-
-    Parameters
-    ----------
-    body : bytes
-    kind : type
-    limits : Limits
-    most_objects : int, optional
-        Objects that it may have, refused before they are made; as many as rows if not given.
-    """
-    require_json_size(body, limits, most_objects=limits.rows if most_objects is None else most_objects)
+def decode_json(body: bytes, kind: type[T], limits: Limits) -> T:
+    """Return a body as a structure; say what is wrong with it if it is none."""
+    require_values(body, b"{[,", limits)
     decoder = _DECODERS.get(kind) or _DECODERS.setdefault(kind, msgspec.json.Decoder(kind))
     try:
         found: T = decoder.decode(body)
@@ -439,9 +377,9 @@ def decode_rows(body: bytes, content_type: str, limits: Limits) -> RowsBody | pl
         return decoded
     if kind == "text/csv":
         require_csv(body, limits)
-        return _read_csv(body)
+        return _parse(partial(pl.read_csv, infer_schema=False), body, "malformed_csv", "a table in CSV")
     require_arrow_size(body, limits)
-    frame = _read_arrow(body)
+    frame = _parse(pl.read_ipc_stream, body, "malformed_arrow", "a stream in Arrow IPC")
     # Rows may share one long text, and would not when each is taken out.
     if frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)).estimated_size() > 2 * limits.body_bytes:
         raise too_large(limits.body_bytes)
@@ -468,17 +406,16 @@ def choices_of(options: dict[str, str]) -> tuple[str | None, tuple[str, ...], fl
     return options.get("key"), include, alpha
 
 
-def _read_csv(body: bytes) -> pl.DataFrame:
+def _parse(reader: Callable[[io.BytesIO], pl.DataFrame], body: bytes, code: str, form: str) -> pl.DataFrame:
     try:
-        return pl.read_csv(io.BytesIO(body), infer_schema=False)
+        return reader(io.BytesIO(body))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, OSError) as error:
-        raise HttpError(400, "malformed_csv", f"The body is not a table in CSV: {_reason(error)}.") from None
+        raise HttpError(400, code, f"The body is not {form}: {_reason(error)}.") from None
 
 
 def require_csv(body: bytes, limits: Limits) -> None:
     """Refuse a table that is too large, or whose values would move: a column twice, too few or too many fields."""
-    if body.count(b",") > limits.values:  # before a line becomes a list
-        raise _too_many_values(limits)
+    require_values(body, b",", limits)
     try:
         lines = csv.reader(io.StringIO(body.decode("utf-8-sig"), newline=""), strict=True)
         head = next(lines, [])
@@ -512,13 +449,6 @@ def _require_dates(frame: pl.DataFrame) -> None:
         if len(numbers) and not ((numbers >= low) & (numbers <= high)).all():
             text = f"Column {column.name[:80]!r} has dates or times beyond the years 1 to 9999."
             raise HttpError(422, "bad_value", text, column=column.name)
-
-
-def _read_arrow(body: bytes) -> pl.DataFrame:
-    try:
-        return pl.read_ipc_stream(io.BytesIO(body))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, OSError) as error:
-        raise HttpError(400, "malformed_arrow", f"The body is not a stream in Arrow IPC: {_reason(error)}.") from None
 
 
 def _reason(error: BaseException) -> str:
@@ -634,7 +564,7 @@ class BatchReader:
     def read_labels(self, body: bytes, content_type: str) -> LabelsBody:
         """Return late labels, each place once; refuse those that contradict each other or cannot be used."""
         _require_json(content_type)
-        asked = decode_json(body, LabelsBody, self._limits, most_objects=2 * _ALL_LABELS)
+        asked = decode_json(body, LabelsBody, self._limits)
         labels = asked.labels
         if not labels:
             raise HttpError(422, "no_labels", "There is no label in the request.")

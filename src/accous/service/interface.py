@@ -104,17 +104,12 @@ class Tokens:
     def allows(self, token: str, scope: TokenScope) -> bool:
         """Whether a token may do this; the time that it takes says nothing about the tokens."""
         known = self.write if scope == "write" else (*self.read, *self.write)
-        found = False
-        for each in known:
-            found |= hmac.compare_digest(_digest(each), _digest(token))
-        return found
+        return any([hmac.compare_digest(_digest(each), _digest(token)) for each in known])  # noqa: C419
 
     def knows_cookie(self, cookie: str) -> bool:
         """Whether a cookie was given to somebody who may read."""
-        found = False
-        for each in (*self.read, *self.write):
-            found |= hmac.compare_digest(cookie_of(each).encode(), cookie.encode("utf-8", "replace"))
-        return found
+        given = cookie.encode("utf-8", "replace")
+        return any([hmac.compare_digest(cookie_of(each).encode(), given) for each in (*self.read, *self.write)])  # noqa: C419
 
 
 def cookie_of(token: str) -> str:
@@ -444,13 +439,9 @@ def _command(address: str, operation: Schema, *, needs_token: bool) -> str:
 # --- Responses: every one has headers that browsers obey
 
 
-HEADERS = {
-    "x-content-type-options": "nosniff",
-    # Not "no-referrer": browsers would hide where the login form is from, and it would be refused.
-    "referrer-policy": "same-origin",
-    "cache-control": "no-store",
-    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-}
+HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
+# Not "no-referrer": browsers would hide where the login form is from, and it would be refused.
+_OF_PAGES = HEADERS | {"referrer-policy": "same-origin"}
 _HTML = "text/html; charset=utf-8"
 
 
@@ -475,7 +466,7 @@ _POLICY = (
     "default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; img-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-_OWN_POLICY = {"content-security-policy": _POLICY.format(script="'self'", style="'self'")}
+_OWN_POLICY = _POLICY.format(script="'self'", style="'self'")
 _WRONG = '<p class="wrong" role="alert">This token is not known.</p>'
 _LOGOUT = ' · <form class="plain" method="post" action="/logout"><button>Leave</button></form>'
 _COOKIE_DAYS = 30
@@ -543,7 +534,7 @@ class Pages:
             raise HttpError(400, "malformed_form", "The form cannot be read.") from None
         if not self._service.gate.tokens.allows(token, "read"):
             return self._page("login.html", 401, wrong=_WRONG)
-        response = RedirectResponse("/", 303, HEADERS)
+        response = RedirectResponse("/", 303, _OF_PAGES)
         # Behind a proxy that says so, the browser speaks HTTPS; at worst, the cookie is kept for HTTPS only.
         forwarded = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower()
         response.set_cookie(
@@ -554,14 +545,14 @@ class Pages:
 
     async def logout(self, _request: Request) -> Response:
         """Take the cookie back."""
-        response = RedirectResponse("/", 303, HEADERS)
+        response = RedirectResponse("/", 303, _OF_PAGES)
         response.delete_cookie(COOKIE, httponly=True, samesite="strict")
         return response
 
     async def report(self, _request: Request) -> Response:
         """Return the report of the last reading."""
         page = await asyncio.to_thread(self._service.latest().report)
-        return respond(page.encode(), _HTML, headers={"content-security-policy": _policy_of(page)})
+        return _respond_page(page, _policy_of(page))
 
     async def openapi(self, _request: Request) -> Result:
         """Return the description of the interface."""
@@ -577,7 +568,11 @@ class Pages:
         """Fill a template in one pass; ``parts`` are HTML already."""
         parts["name"] = escape(self._service.name)
         page = re.sub(r"\[\[(\w+)\]\]", lambda place: parts[place[1]], _asset(template))
-        return respond(page.encode(), _HTML, status, _OWN_POLICY)
+        return _respond_page(page, _OWN_POLICY, status)
+
+
+def _respond_page(page: str, policy: str, status: int = 200) -> Response:
+    return respond(page.encode(), _HTML, status, _OF_PAGES | {"content-security-policy": policy})
 
 
 def _asset(name: str) -> str:

@@ -77,8 +77,6 @@ class Metrics:
 
     def take_state(self, state: dict[str, Any]) -> None:
         """Show what ``/v1/state`` says; what it does not say is not there."""
-        self.rounds.set(state["rounds"])
-        self.rows.set(state["rows"])
         self._effective.set(state["effective_rows"])
         self._recent_labels.set(state["n_labels"])
         self._learned_labels.set(learned_labels(state))

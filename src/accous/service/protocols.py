@@ -183,12 +183,11 @@ def _type_of(kind: LabelKind) -> str:
 
 def _split(body: bytes, head: str, limits: Limits) -> tuple[InferBody, bytes]:
     """Return the request in JSON, and the binary data behind it."""
-    most_objects = 2 * limits.columns  # a tensor and its parameters for each column
     if not head:
-        return decode_json(body, InferBody, limits, most_objects=most_objects), b""
+        return decode_json(body, InferBody, limits), b""
     if not (head.isascii() and head.isdigit() and len(head) < 12) or int(head) > len(body):
         raise HttpError(400, "malformed_tensor", "Inference-Header-Content-Length is longer than the body.")
-    return decode_json(body[: int(head)], InferBody, limits, most_objects=most_objects), body[int(head) :]
+    return decode_json(body[: int(head)], InferBody, limits), body[int(head) :]
 
 
 def _columns(request: InferBody, rest: bytes, names: list[str]) -> dict[str, list[Any]]:

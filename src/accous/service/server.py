@@ -96,8 +96,17 @@ class Connections:
             connection.end()
 
     def protocol(self, **arguments: Any) -> asyncio.Protocol:
-        """Return uvicorn's protocol for a new connection, behind a clock of ours."""
+        """Return uvicorn's protocol for a new connection, with a deadline of ours."""
         return _Connection(self, H11Protocol(**arguments))
+
+    async def close_late(self) -> None:
+        """Close those whose next request is late, for as long as the server runs."""
+        while True:
+            await asyncio.sleep(min(1.0, self.head_seconds))
+            now = asyncio.get_running_loop().time()
+            for each in list(self.by_client.values()):
+                if each.deadline < now:
+                    each.close_if_done()
 
 
 class _Connection(asyncio.Protocol):
@@ -109,54 +118,47 @@ class _Connection(asyncio.Protocol):
         self.resume_writing = inner.resume_writing  # type: ignore[method-assign]
         self._n_open, self._is_idle, self._is_half_closed = 0, False, False
         self._loop = asyncio.get_running_loop()
-        self._deadline: asyncio.Handle = self._loop.call_soon(int)
+        self.deadline = self._loop.time() + connections.head_seconds
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
         client = transport.get_extra_info("peername")  # None if it has gone already
         self._client = tuple(client[:2]) if client else id(self)
         self._connections.by_client[self._client] = self
-        self._expect_head()
         self._inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.by_client.pop(self._client, None)
-        self._deadline.cancel()
         self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._is_idle:
             self._is_idle = False
-            self._expect_head()
+            self.deadline = self._loop.time() + self._connections.head_seconds
         self._inner.data_received(data)
 
     def eof_received(self) -> bool:
         """Go on for a while if a response is due: whoever sends no more may still read it, or has gone."""
         self._is_half_closed = True
-        self._loop.call_soon(self._close_if_done)
+        self._loop.call_soon(self.close_if_done)
         self._loop.call_later(_HALF_CLOSED_SECONDS, self._transport.close)
         return True
 
     def begin(self) -> None:
         """Note that a request is being answered."""
         self._n_open += 1
-        self._deadline.cancel()
 
     def end(self) -> None:
         """Note that it is; what comes next is the head of another."""
         self._n_open -= 1
         self._is_idle = not self._n_open
         # If it has begun already, it has as long as uvicorn would wait for its beginning.
-        self._expect_head(_KEEP_ALIVE_SECONDS)
+        self.deadline = self._loop.time() + self._connections.head_seconds + _KEEP_ALIVE_SECONDS
         if self._is_half_closed:  # after a request that came along, which begins before this is called
-            self._loop.call_soon(self._close_if_done)
+            self._loop.call_soon(self.close_if_done)
 
-    def _expect_head(self, more_seconds: float = 0.0) -> None:
-        self._deadline.cancel()
-        seconds = self._connections.head_seconds + more_seconds
-        self._deadline = self._loop.call_later(seconds, self._close_if_done)
-
-    def _close_if_done(self) -> None:
+    def close_if_done(self) -> None:
+        """Close unless a request is being answered."""
         if not self._n_open:
             self._transport.close()
 
@@ -179,7 +181,7 @@ class Server:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._loop: asyncio.AbstractEventLoop | None = None
-        connections = Connections(make_app(service), service.limits.head_seconds)
+        connections = self._connections = Connections(make_app(service), service.limits.head_seconds)
         service.n_connections = connections.__len__
         config = uvicorn.Config(
             connections,
@@ -208,6 +210,7 @@ class Server:
         loop = self._loop = asyncio.get_running_loop()
         if self._service.readings is not None:
             self._add_events(self._service.readings.latest, None)
+        closing = asyncio.ensure_future(self._connections.close_late())
         serving = asyncio.ensure_future(self._server.serve([sock]))
         while not self._server.started and not serving.done():
             await asyncio.sleep(0.01)
@@ -218,6 +221,7 @@ class Server:
             self._service.is_ready = True
             on_ready()
         await serving
+        closing.cancel()
 
     def _begin_to_end(self) -> None:
         """Take no more requests, and end the streams; a second signal does not wait for open requests."""

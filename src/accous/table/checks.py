@@ -24,6 +24,7 @@ from accous.diagnostics.coverage import (
 from accous.exceptions import DataError
 from accous.model.order import Order, OrderKind
 from accous.table.columns import (
+    DATE_FORMS,
     FREE_TEXT,
     CategoryColumn,
     Choices,
@@ -157,17 +158,22 @@ def _are_dates(column: pl.Series) -> bool:
 def _times(column: pl.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return times as numbers, NaN where there is none, and which values cannot be read as the others can."""
     column = column.alias("values")
-    texts = to_texts(column) if column.dtype == pl.String else column
-    form = None if texts.null_count() == len(texts) else date_form(column, texts)
-    if form is not None:
-        times, is_bad = to_times(column, form)
-        return _as_floats(times.dt.epoch("us")), is_bad
+    dates = _dates(column)
+    if dates is not None:
+        return np.asarray(dates[0].dt.epoch("us").cast(pl.Float64).to_numpy(), dtype=np.float64), dates[1]
     if column.dtype.is_temporal() or column.dtype.is_nested():
         return np.full(len(column), np.nan), np.zeros(len(column), dtype=bool)
     values, is_bad = to_numbers(column)
     if is_bad.sum() > (1.0 - _SHARE_OF_KIND) * len(values):
         return np.full(len(column), np.nan), is_bad
     return np.where(is_bad, np.nan, values), is_bad
+
+
+def _dates(column: pl.Series) -> tuple[pl.Series, NDArray[np.bool_]] | None:
+    """Return the dates of a column, and which values are none; None if it holds something else."""
+    texts = to_texts(column) if column.dtype == pl.String else column
+    form = None if texts.null_count() == len(texts) else date_form(column, texts)
+    return None if form is None else to_times(column, form)
 
 
 def rises(times: NDArray[np.float64]) -> bool:
@@ -182,10 +188,6 @@ def rises(times: NDArray[np.float64]) -> bool:
     from scipy.stats import rankdata
 
     return bool(np.corrcoef(rankdata(known), np.arange(len(known)))[0, 1] > _LEAST_CORRELATION)
-
-
-def _as_floats(numbers: Any) -> NDArray[np.float64]:
-    return np.asarray(numbers.cast(pl.Float64).to_numpy(), dtype=np.float64)
 
 
 # --- Traps in a labelled table: ids, counters and times among the features, columns that give the label away
@@ -424,10 +426,8 @@ def remarks_on_span(frame: pl.DataFrame, order: Order) -> list[Remark]:
 
 def _times_of_span(column: pl.Series) -> pl.Series | None:
     """Return the dates of a column; None if it holds none, such as numbers."""
-    column = column.alias("values")
-    texts = to_texts(column) if column.dtype == pl.String else column
-    form = None if texts.null_count() == len(texts) else date_form(column, texts)
-    return None if form is None else to_times(column, form)[0].cast(pl.Datetime("us")).drop_nulls()
+    dates = _dates(column.alias("values"))
+    return None if dates is None else dates[0].cast(pl.Datetime("us")).drop_nulls()
 
 
 def _shown(time: datetime) -> str:
@@ -438,17 +438,7 @@ def _shown(time: datetime) -> str:
 
 
 # Forms that cannot be mistaken for one another, for a column that the reference left out.
-_PLAIN_FORMS = (
-    "%Y-%m-%d",
-    "%Y-%m-%d %H:%M:%S%.f",
-    "%Y-%m-%dT%H:%M:%S%.f",
-    "%Y-%m-%dT%H:%M:%S%.fZ",
-    "%Y-%m-%dT%H:%M:%S%.f%z",
-    "%Y-%m-%d %H:%M:%S%.f%z",
-    "%Y-%m-%d %H:%M",
-    "%Y-%m-%dT%H:%M",
-    "%Y/%m/%d",
-)
+_PLAIN_FORMS = tuple(form for form in DATE_FORMS if form.startswith("%Y"))
 
 
 @dataclass(frozen=True)

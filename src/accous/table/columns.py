@@ -301,7 +301,7 @@ _SHARE_OF_KIND = 0.9
 _RAREST_SHARE, _RAREST_COUNT, _MOST_LEVELS, _MOST_RARE = 0.005, 5, 50, 1000
 _NEARLY_EMPTY, _WORDS_OF_TEXT = 0.05, 2.5
 _SMALLEST_DEVIATION = 1e-12
-_DATE_FORMS = (
+DATE_FORMS = (
     "%Y-%m-%d",
     "%Y-%m-%dT%H:%M:%S%.f",
     "%Y-%m-%d %H:%M:%S%.f",
@@ -374,7 +374,7 @@ def date_form(column: pl.Series, texts: pl.Series) -> str | None:
     if column.dtype != pl.String:
         return None
     n_values = len(texts) - texts.null_count()
-    readable = count_times(texts, _DATE_FORMS)
+    readable = count_times(texts, DATE_FORMS)
     best = max(readable, key=lambda form: readable[form])  # of equals the first: days before months
     return best if readable[best] >= max(1.0, _SHARE_OF_KIND * n_values) else None
 
@@ -432,9 +432,7 @@ def _plan_date(column: pl.Series, form: str) -> DateColumn | LeftOutColumn:
 
 def _plan_category(name: str, texts: pl.Series, *, is_sure: bool = True) -> CategoryColumn | LeftOutColumn:
     n_values = len(texts) - texts.null_count()
-    counts = texts.drop_nulls().value_counts(sort=False)
-    # By falling count and then by name: the same levels whatever order the rows came in.
-    ordered = sorted(counts.iter_rows(), key=lambda level: (-level[1], level[0]))
+    ordered = _ordered_levels(texts)
     smallest = max(_RAREST_COUNT, int(np.ceil(_RAREST_SHARE * len(texts))))
     frequent = [level for level, count in ordered if count >= smallest][:_MOST_LEVELS]
     n_rare = len(ordered) - len(frequent)
@@ -1008,9 +1006,14 @@ def _plan_of_constant(record: ColumnRecord, column: pl.Series) -> ColumnPlan | N
 
 
 def _frequent_levels(texts: pl.Series, known: Collection[str | None]) -> list[str]:
-    counts = texts.drop_nulls().value_counts(sort=False)
-    ordered = sorted(counts.iter_rows(), key=lambda level: (-level[1], level[0]))
-    return [level for level, n_rows in ordered if n_rows >= _RAREST_COUNT and level not in known][:_MOST_LEVELS]
+    return [level for level, n_rows in _ordered_levels(texts) if n_rows >= _RAREST_COUNT and level not in known][
+        :_MOST_LEVELS
+    ]
+
+
+def _ordered_levels(texts: pl.Series) -> list[tuple[str, int]]:
+    """Return levels and counts by falling count and then by name: the same whatever order the rows came in."""
+    return sorted(texts.drop_nulls().value_counts(sort=False).iter_rows(), key=lambda level: (-level[1], level[0]))
 
 
 def _plan_of_levels(name: str, levels: list[str], *, has_missing: bool) -> CategoryColumn | None:

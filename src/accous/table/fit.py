@@ -38,6 +38,7 @@ from accous.model.heldout import (
 from accous.model.order import Order, OrderKind, look_for_order
 from accous.model.pair import AUTO, LINEAR
 from accous.model.predictors import last_step, require_sample_weight, sharing_fits
+from accous.model.tasks import LARGEST_TARGET
 from accous.ratio.base import RatioEstimator
 from accous.ratio.one_step import KLIEP, KMM, ULSIF, LogisticRatio
 from accous.ratio.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
@@ -300,7 +301,10 @@ def _columns_to_read(table: TableReader, label: str, choices: Choices) -> list[s
 
 def _bad_labels(pieces: list[Chunk], label: str, labels: pl.Series, is_no_number: NDArray[np.bool_]) -> list[BadRow]:
     """Return the rows whose label is missing or cannot be used."""
-    reasons = ((labels.is_null().to_numpy(), "the label is missing"), (is_no_number, "the label is not a number"))
+    reasons = (
+        (labels.is_null().to_numpy(), "the label is missing"),
+        (is_no_number, f"the label is not a number of at most {LARGEST_TARGET:g}"),
+    )
     return [_bad_row(pieces, int(row), label, reason) for is_bad, reason in reasons for row in np.flatnonzero(is_bad)]
 
 

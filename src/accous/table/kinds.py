@@ -16,7 +16,7 @@ from accous.arrays import FloatArray
 from accous.diagnostics.losses import ERROR, LossScale
 from accous.exceptions import DataError, ParameterError
 from accous.model.predictors import LinearPredictor
-from accous.model.tasks import NumberTask
+from accous.model.tasks import LARGEST_TARGET, NumberTask
 from accous.table.readers import (
     LabelledTable,
     Position,
@@ -405,7 +405,7 @@ class LabelTask:
         """Where there is a label that cannot be used."""
         if self.name != REGRESSION:
             return np.zeros(len(labels), dtype=bool)
-        return labels.is_not_null().to_numpy() & ~np.isfinite(_as_numbers(labels))
+        return labels.is_not_null().to_numpy() & ~(np.abs(_as_numbers(labels)) <= LARGEST_TARGET)
 
 
 CLASSES = LabelTask(CLASSIFICATION)

@@ -107,7 +107,7 @@ _Time = Annotated[str | None, _of_table(metavar="COL", help="Sort the rows by th
 _Ordered = Annotated[
     bool | None,
     _of_table(
-        "--ordered/--no-ordered", help="The rows are in order of time, or are not. Default: found.", show_default=False
+        "--ordered/--no-ordered", help="Whether the rows are in order of time. Default: found.", show_default=False
     ),
 ]
 _Format = Annotated[
@@ -204,7 +204,7 @@ class FitOptions:
         str | None,
         _of_model(
             metavar="NAME",
-            help="What state and alarm are about, such as roc_auc, recall, f1_macro or cost. Default: error, or "
+            help="The metric that state and alarm go by, such as roc_auc, recall, f1_macro or cost. Default: error, or "
             "mean_absolute_error.",
         ),
     ] = None
@@ -220,7 +220,7 @@ class FitOptions:
             "--threshold",
             0.0,
             1.0,
-            help="Of two classes, the probability from which on the metric counts the second as predicted.",
+            help="With two classes, the probability from which the metric counts a row as the second one.",
             rich_help_panel=_MODEL,
         ),
     ] = None
@@ -328,7 +328,7 @@ class AdaptOptions:
             1,
             _MOST_DAYS,
             metavar="N",
-            help="Forget predictions, and what was asked and answered about them, after so many days.",
+            help="Forget predictions and their labels after so many days.",
             rich_help_panel=_RUN,
         ),
     ] = 90
@@ -471,7 +471,7 @@ class AskOptions:
     ]
     key: _Key = None
     with_predictions: Annotated[
-        bool, typer.Option("--with-predictions", help="Write what was predicted too: people anchor on it.")
+        bool, typer.Option("--with-predictions", help="Add the predictions, which may sway those who label.")
     ] = False
     force: Force = False
     format: _Format = None
@@ -533,7 +533,7 @@ class ServeOptions:
             "--save-seconds",
             0.1,
             1e9,
-            help="Or after so many seconds; default 60, with workers 2.",
+            help="Or after so many seconds. Default: 60, or 2 with workers.",
             rich_help_panel=_SAVING,
         ),
     ] = None

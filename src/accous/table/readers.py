@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from stat import S_ISREG
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import numpy as np
 import polars as pl
@@ -256,7 +256,7 @@ def require_usable(table: TableReader, names: list[str]) -> None:
             )
 
 
-class TableReader(Protocol):
+class TableReader(ABC):
     """A table that is read once, in order.
 
     Attributes
@@ -274,27 +274,30 @@ class TableReader(Protocol):
     """
 
     name: str
-    unit: str
+    unit = "row"
     columns: list[str]
     widths: dict[str, int]
     n_rows: int | None
 
-    def read_as_numbers(self, names: list[str]) -> None:
+    def read_as_numbers(self, names: list[str]) -> None:  # noqa: B027 - typed columns are numbers already
         """Allow reading columns directly as numbers, which is faster, if all values of a piece are numbers."""
 
-    def read_if_simple(self, names: list[str]) -> None:
+    def read_if_simple(self, names: list[str]) -> None:  # noqa: B027 - most formats have no nested values
         """Read nested values of columns as missing; in other columns they make their rows bad."""
 
+    @abstractmethod
     def chunks(self, wanted: list[str], start: Position) -> Iterator[Chunk | None]:
         """Yield the rest of the table; None while there is nothing new yet."""
 
+    @abstractmethod
     def share_read(self) -> float | None:
         """Share of the table read so far, where its size is known."""
 
     def column_types(self, wanted: list[str]) -> dict[str, Any]:
         """Return the types of columns that have one; text columns have none."""
+        return {}
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - not every format keeps its file open
         """Close the file."""
 
 
@@ -644,7 +647,7 @@ def _read_fully(descriptor: int, n_bytes: int) -> bytes:
 # --- The base class of text tables: records, resuming at a position, rows that cannot be decoded
 
 
-class TextTable(ABC):
+class TextTable(TableReader):
     """A table with one record per line.
 
     Parameters
@@ -653,7 +656,6 @@ class TextTable(ABC):
     """
 
     unit = "line"
-    columns: list[str]
     n_rows: int | None = None
     _separator: str | None = None
 
@@ -682,18 +684,6 @@ class TextTable(ABC):
     def share_read(self) -> float | None:
         """Share of the bytes read so far."""
         return self._source.share_read()
-
-    def column_types(self, wanted: list[str]) -> dict[str, Any]:
-        """Return nothing: all columns are text."""
-        return {}
-
-    def read_as_numbers(self, names: list[str]) -> None:
-        """Do nothing: subclasses may read faster."""
-        del names
-
-    def read_if_simple(self, names: list[str]) -> None:
-        """Do nothing: subclasses may have nested values."""
-        del names
 
     def chunks(self, wanted: list[str], start: Position) -> Iterator[Chunk | None]:
         """Yield the rest of the table; None while there is nothing new yet."""
@@ -976,7 +966,7 @@ class JsonLinesTable(TextTable):
                 continue
             for name, values in columns.items():
                 values.append(_as_text(record.get(name)))
-        return pl.DataFrame(columns, schema=dict.fromkeys(wanted, pl.String)), bad_rows
+        return _texts(columns), bad_rows
 
 
 def _parse_json(text: str) -> Any:
@@ -1152,7 +1142,7 @@ def chunk_of(
 #     unpickled
 
 
-class NpyTable:
+class NpyTable(TableReader):
     """A 2-D array of numbers, one embedding a row.
 
     Parameters
@@ -1161,8 +1151,6 @@ class NpyTable:
     vector : str, optional
         What the embedding is called; its columns are ``embedding_0``, ``embedding_1`` and so on.
     """
-
-    unit = "row"
 
     def __init__(self, path: str, vector: str = EMBEDDING) -> None:
         self.name = path
@@ -1174,9 +1162,6 @@ class NpyTable:
         self.columns = spread_names(vector, self._array.shape[1])
         self._n_read = 0
 
-    def close(self) -> None:
-        """Do nothing: the file is closed when the array is freed."""
-
     def share_read(self) -> float | None:
         """Share of the rows read so far."""
         return self._n_read / len(self._array) if len(self._array) else None
@@ -1185,18 +1170,13 @@ class NpyTable:
         """Return the polars type of all columns."""
         return dict.fromkeys(wanted, pl.Float64())
 
-    def read_as_numbers(self, names: list[str]) -> None:
-        """Do nothing: all columns are numbers."""
-
-    def read_if_simple(self, names: list[str]) -> None:
-        """Do nothing: all columns are numbers."""
-
     def chunks(self, wanted: list[str], start: Position) -> Iterator[Chunk | None]:
         """Yield the rows from a position on; rows with NaN or infinity are bad."""
         self._require_same(start)
         size = rows_at_once(len(self.columns))
         for first in range(start.end, len(self._array), size):
-            values = np.array(self._array[first : first + size], dtype=np.float64, order="C")
+            with np.errstate(invalid="ignore"):  # a NaN that signals, in a few bytes
+                values = np.array(self._array[first : first + size], dtype=np.float64, order="C")
             self._n_read = first + len(values)
             yield self._chunk(values, first, wanted)
 
@@ -1280,7 +1260,7 @@ def panics_as_errors() -> Iterator[None]:
 _ROWS_LOOKED_AT, _SHARE_OF_WIDTH = 1000, 0.9
 
 
-class ParquetTable:
+class ParquetTable(TableReader):
     """A Parquet file.
 
     Parameters
@@ -1290,8 +1270,6 @@ class ParquetTable:
         How long the lists of some columns are; others are as long as nine in ten of their first thousand rows, or are
         no embeddings.
     """
-
-    unit = "row"
 
     def __init__(self, path: str, expected: Mapping[str, int] | None = None) -> None:
         self.name = path
@@ -1309,9 +1287,6 @@ class ParquetTable:
         self.columns = list(self._source_of)
         self._n_read = 0
 
-    def close(self) -> None:
-        """Do nothing: the file is opened for every read."""
-
     def share_read(self) -> float | None:
         """Share of the rows read so far."""
         return self._n_read / self._n_rows if self._n_rows else None
@@ -1322,12 +1297,6 @@ class ParquetTable:
         return {
             name: pl.Float64() if source in self.widths else self._schema[source] for name, source in sources.items()
         }
-
-    def read_as_numbers(self, names: list[str]) -> None:
-        """Do nothing: columns have their types."""
-
-    def read_if_simple(self, names: list[str]) -> None:
-        """Do nothing: columns have their types."""
 
     def chunks(self, wanted: list[str], start: Position) -> Iterator[Chunk | None]:
         """Yield the rows from a position on."""
@@ -1344,16 +1313,9 @@ class ParquetTable:
             yield self._chunk(frame, first, wanted)
 
     def _chunk(self, frame: pl.DataFrame, first: int, wanted: list[str]) -> Chunk:
-        parts, faults = [], dict[int, Fault]()
-        for name in frame.columns:
-            if name not in self.widths:
-                parts.append(frame[name].to_frame())
-                continue
-            values, found = read_vectors(frame[name], self.widths[name])
-            faults = found | faults  # of two in a row the first column's stays
-            parts.append(pl.DataFrame(values, schema=spread_names(name, self.widths[name]), orient="row"))
+        spread, faults = spread_vectors(frame, self.widths)
         good = np.setdiff1d(np.arange(frame.height), list(faults))
-        spread = pl.concat(parts, how="horizontal").select(exactly(wanted))
+        spread = spread.select(exactly(wanted))
         return chunk_of(spread[good] if faults else spread, first, good, faults, {})
 
     def _find_sources(self) -> dict[str, str]:
@@ -1551,7 +1513,7 @@ def open_table(
 LABEL = "label"  # what labels are called that come without a name
 
 
-class LabelledTable:
+class LabelledTable(TableReader):
     """A table of numbered rows with one more column.
 
     Parameters
@@ -1567,8 +1529,10 @@ class LabelledTable:
         self.name, self.unit = table.name, table.unit
         self.widths, self.n_rows = table.widths, table.n_rows
         self.columns = [*table.columns, labels.name]
-        self.close, self.share_read = table.close, table.share_read
-        self.read_as_numbers, self.read_if_simple = table.read_as_numbers, table.read_if_simple
+
+    def share_read(self) -> float | None:
+        """Share of the table read so far."""
+        return self._table.share_read()
 
     def column_types(self, wanted: list[str]) -> dict[str, Any]:
         """Return the polars types of these columns."""
