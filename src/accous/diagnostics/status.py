@@ -383,7 +383,7 @@ def _without_labels(
         (drift > max(_LITTLE_DRIFT, history.drift + _MORE_DRIFT), Reason(Finding.INPUTS_MOVED, drift)),
         (moved > _MOST_MOVED, Reason(Finding.PREDICTIONS_MOVED, moved)),
         (value > tolerance, beyond),
-        (value + worse > tolerance, Reason(Finding.BACKTEST_SCATTERED, float(gaps.max()))),
+        (value + worse > tolerance, Reason(Finding.BACKTEST_SCATTERED, worse)),
     )
     found = next((reason for is_so, reason in doubts if is_so), None)
     if found is not None:
@@ -426,7 +426,7 @@ TEXTS: dict[Finding | Action, str] = {
     Finding.LABELS_ARRIVED: "{n:,} more labels merely arrived: they decide nothing, because their rows were not drawn.",
     Finding.EXPECTED_BEYOND: "Inputs have moved to where the model is worse: expected loss {x:.3g}.",
     Finding.BACKTEST_HELD: "The expected value held in {n:,} windows of the reference.",
-    Finding.BACKTEST_SCATTERED: "In a window of the reference, the loss was {x:.3g} above the expected one.",
+    Finding.BACKTEST_SCATTERED: "By windows of the reference, the loss may lie {x:.3g} above the expected one.",
     Finding.NO_BACKTEST: "The reference has {n:,} windows in order of time: too few to believe the expected value.",
     Finding.INPUTS_AS_BEFORE: "Inputs have hardly moved further than in the reference (drift {x:.2f} of 1).",
     Finding.INPUTS_MOVED: "Inputs have moved further than in the reference (drift {x:.2f} of 1).",
