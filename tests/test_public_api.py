@@ -26,7 +26,7 @@ BASES = {
     "LockedError": (exceptions.CheckpointError,),
     "MissingExtraError": (exceptions.AccousError, ImportError),
     "ParameterError": (exceptions.AccousError, ValueError),
-    "TrapWarning": (UserWarning,),
+    "DataWarning": (UserWarning,),
 }
 
 
