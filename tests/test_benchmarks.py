@@ -316,7 +316,7 @@ def test_states_of_keys_are_those_of_single_steps():
 def test_the_command_line_is_compared_with_a_loop(results, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["cli_throughput", "--rows", "400"])
     cli_throughput.main()
-    assert pages.kept("cli_throughput")["plain loop, microseconds a round"] > 0.0
+    assert pages.kept("cli_throughput")["linear: plain loop, microseconds a round"] > 0.0
 
 
 @pytest.mark.slow

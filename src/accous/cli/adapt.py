@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from accous.cli.options import (
-    compile_with_notice,
+    announcing_compilation,
     give_up_stdout,
     locked_model,
     remarks_console,
@@ -77,7 +77,6 @@ def _run(options: AdaptOptions, remarks: Console) -> int:
     from accous.table.adapt import AdaptJob, summarize_run
 
     job = AdaptJob(options)
-    compile_with_notice(remarks)
     if not job.begin():
         remarks.print(f"Nothing to do: {options.output} is finished. New rows need another output file.")
         if options.as_json:
@@ -85,7 +84,11 @@ def _run(options: AdaptOptions, remarks: Console) -> int:
         return 0
     say(remarks, *_first_remarks(job))
     has_end = job.table.share_read() is not None
-    with stop_on_signals() as request_to_stop, ProgressBar("Reading", 1.0 if has_end else None, console=remarks) as bar:
+    with (
+        stop_on_signals() as request_to_stop,
+        announcing_compilation(remarks),
+        ProgressBar("Reading", 1.0 if has_end else None, console=remarks) as bar,
+    ):
         is_finished = job.follow(should_stop=request_to_stop, on_round=_progress(job, bar))
     if is_finished and job.record.n_rows == job.n_rows_before:
         _remark_on_nothing(job, remarks)
@@ -193,9 +196,8 @@ def predict(options: PredictOptions) -> int:
 
     remarks = remarks_console(quiet=options.quiet)
     job = PredictJob(options)
-    compile_with_notice(remarks)
     try:
-        with stop_on_signals() as request_to_stop, remarks.status("Predicting"):
+        with stop_on_signals() as request_to_stop, announcing_compilation(remarks), remarks.status("Predicting"):
             is_finished = job.run(request_to_stop)
     except BrokenPipeError:
         return give_up_stdout()

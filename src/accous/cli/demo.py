@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from accous.cli import simulated
-from accous.cli.options import compile_with_notice, remarks_console, results_console, say
+from accous.cli.options import announcing_compilation, remarks_console, results_console, say
 from accous.cli.status import require_html
 from accous.exceptions import ParameterError
 from accous.table.options import LARGEST_SEED, AdaptOptions, AskOptions, FitOptions, LabelsOptions, between, one_of
@@ -123,8 +123,11 @@ def demo(options: DemoOptions) -> int:
         names = ", ".join(path.name for path in write_tables(options.tables))
         say(remarks, f"Tables in {options.tables}: {names}")
         return 0
-    compile_with_notice(remarks)
-    with tempfile.TemporaryDirectory() as place, ProgressBar("Playing", console=remarks) as bar:
+    with (
+        tempfile.TemporaryDirectory() as place,
+        announcing_compilation(remarks),
+        ProgressBar("Playing", console=remarks) as bar,
+    ):
         recovery = play(Path(place), bar.show)
     if options.as_json:
         typer.echo(json.dumps(recovery.to_json(), indent=2))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from accous.cli.options import (
+    announcing_compilation,
     columns_table,
-    compile_with_notice,
     print_backtest,
     remarks_console,
     results_console,
@@ -59,9 +59,11 @@ def fit(options: FitOptions) -> int:
     remarks = remarks_console(quiet=options.quiet)
     job = FitJob(options)
     _remark_on_bad_rows(job, remarks)
-    compile_with_notice(remarks)
     _remark_on_classes(job, remarks)
-    with ProgressBar("Fitting, and replaying the reference" if job.is_ordered else "Fitting", console=remarks) as bar:
+    with (
+        announcing_compilation(remarks),
+        ProgressBar("Fitting, and replaying the reference" if job.is_ordered else "Fitting", console=remarks) as bar,
+    ):
         table_model = job.fit_and_save(bar.show)
     settings, found = table_model.settings, table_model.model.backtest_
     _print_remarks(job, remarks)
@@ -234,8 +236,7 @@ def backtest(options: BacktestOptions) -> int:
         say(remarks, job.reference.order.sentence)
     # The one remark that is about the backtest itself.
     say(remarks, *(remark.text for remark in job.remarks if remark.kind == "repeated"))
-    compile_with_notice(remarks)
-    with ProgressBar("Replaying", console=remarks) as bar:
+    with announcing_compilation(remarks), ProgressBar("Replaying", console=remarks) as bar:
         found = job.backtest(options.batch_size, bar.show)
     if options.as_json:
         record = {"estimator": job.estimator, **found.summary(), "table": _records(found)}

@@ -6,6 +6,7 @@ import inspect
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "StopRequest",
+    "announcing_compilation",
     "columns_table",
     "command",
-    "compile_with_notice",
     "give_up_stdout",
     "locked_model",
     "plain_permissions",
@@ -128,41 +129,34 @@ def print_backtest(found: Backtest | None, *, is_ordered: bool) -> None:
     say(results_console(), *filter(None, sentences))
 
 
-# Classes, numbers and wide tables have loops of their own, so the notice may come once for each.
-_NOTICE = "Compiling inner loops that this machine uses for the first time: about fifteen seconds"
-
-
-def compile_with_notice(console: Console) -> None:
-    """Compile all inner loops, which takes seconds, once per machine; the console says so unless a cache has them."""
+@contextmanager
+def announcing_compilation(console: Console) -> Iterator[None]:
+    """Say when an inner loop is compiled, which takes seconds, once per machine, and afterwards how long it took."""
     from numba.core.event import Event, Listener, install_listener
 
-    import accous.model.estimators  # noqa: F401 (compiled is what has been imported)
-    from accous.core.compiled import compile_all
-
-    status, is_terminal = console.status(_NOTICE), console.is_terminal and not console.quiet
-
     class Notice(Listener):
-        """Shows the notice when the compiler starts for the first time; loading from the cache does not start it."""
+        """Loading a loop from the cache does not start the compiler; within a loop, it starts for each function."""
 
-        is_shown = False
+        depth = 0
+        start = seconds = 0.0
 
         def on_start(self, _event: Event) -> None:
-            if self.is_shown:
-                return
-            self.is_shown = True
-            if is_terminal:
-                status.start()
-            else:
-                console.print(f"{_NOTICE}.", soft_wrap=True)
+            if not self.depth:
+                self.start = time.process_time()
+                if not self.seconds:
+                    say(console, "Compiling inner loops that this machine uses for the first time.")
+            self.depth += 1
 
         def on_end(self, _event: Event) -> None:
-            """Leave the notice: the next kernel follows."""
+            self.depth -= 1
+            if not self.depth:
+                self.seconds += time.process_time() - self.start
 
-    try:
-        with install_listener("numba:compile", Notice()):
-            compile_all()
-    finally:
-        status.stop()
+    notice = Notice()
+    with install_listener("numba:compile", notice):
+        yield
+    if notice.seconds:
+        say(console, f"Compiling took {notice.seconds:.1f} seconds.")
 
 
 # --- Ctrl-C and SIGTERM: stop after the current round, with everything saved. A reader that left: stop quietly

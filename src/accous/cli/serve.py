@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from accous.cli.options import compile_with_notice, plain_permissions, remarks_console, require_folder
+from accous.cli.options import announcing_compilation, plain_permissions, remarks_console, require_folder
 from accous.table.options import ServeOptions
 from accous.text import count, import_extra
 
@@ -34,10 +34,13 @@ def serve(options: ServeOptions) -> int:
     with Ctrl-C or SIGTERM: it answers what it has accepted, saves the model and ends.
     """
     require_folder(options.model)
+    from accous.core.compiled import compile_all
+
     serving = import_extra("accous.service.server", "accous serve")
     remarks = remarks_console(quiet=options.quiet)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    compile_with_notice(remarks)
+    with announcing_compilation(remarks):
+        compile_all()  # before the first request, not in it
 
     def announce(owned: OwnedModel, addresses: list[str]) -> None:
         if owned.n_cut:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from accous.cli.options import compile_with_notice, remarks_console, results_console, say
+from accous.cli.options import announcing_compilation, remarks_console, results_console, say
 from accous.cli.status import write_page
 from accous.exceptions import DataError, ParameterError
 from accous.table.options import FitOptions, ServeOptions
@@ -47,8 +47,7 @@ def demo(options: DemoOptions, remarks: Console) -> int:
         reference, rows = write_demo_tables(stream, options.tables)
         say(remarks, f"Tables: {reference} and {rows}")
         return 0
-    compile_with_notice(remarks)
-    with ProgressBar("Following the stream", console=remarks) as bar:
+    with announcing_compilation(remarks), ProgressBar("Following the stream", console=remarks) as bar:
         race = run_race(stream, bar.show)
     if options.as_json:
         typer.echo(json.dumps(_as_record(race, options.shift), indent=2))
@@ -504,11 +503,10 @@ def serve(options: DemoOptions) -> int:
     from accous.table.fit import FitJob
 
     remarks, is_over = remarks_console(quiet=False), threading.Event()
-    compile_with_notice(remarks)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         reference, rows = write_demo_tables(_stream(options), folder)
-        with remarks.status("Fitting"):
+        with announcing_compilation(remarks), remarks.status("Fitting"):
             fitting = FitOptions(
                 reference=str(reference),
                 label="label",

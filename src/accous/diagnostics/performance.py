@@ -305,7 +305,7 @@ Calibration = ClassCalibration | NumberCalibration
 
 def with_others(mass: FloatArray) -> FloatArray:
     """Return masses with a column of zeros for classes that held-out rows do not have."""
-    return np.pad(mass, ((0, 0), (0, 1)))
+    return np.hstack((mass, np.zeros((len(mass), 1))))
 
 
 def windows_of(n_rows: int, n_windows: int = 6) -> IntArray:

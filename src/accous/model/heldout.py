@@ -117,6 +117,8 @@ def answers_of(predictor: Any, rows: Any, classes: NDArray[Any] | None, *, has_s
         found = np.zeros((n_rows, len(classes)))
         if has_scores and hasattr(predictor, "predict_proba"):
             shares = np.asarray(predictor.predict_proba(rows), dtype=np.float64)
+            if np.array_equal(predictor.classes_, classes):
+                return np.ascontiguousarray(shares)
             is_known = np.isin(predictor.classes_, classes)
             found[:, np.searchsorted(classes, predictor.classes_[is_known])] = shares[:, is_known]
         else:

@@ -9,9 +9,9 @@ import struct
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -377,9 +377,9 @@ def decode_rows(body: bytes, content_type: str, limits: Limits) -> RowsBody | pl
         return decoded
     if kind == "text/csv":
         require_csv(body, limits)
-        return _read_csv(body)
+        return _parse(partial(pl.read_csv, infer_schema=False), body, "malformed_csv", "a table in CSV")
     require_arrow_size(body, limits)
-    frame = _read_arrow(body)
+    frame = _parse(pl.read_ipc_stream, body, "malformed_arrow", "a stream in Arrow IPC")
     # Rows may share one long text, and would not when each is taken out.
     if frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)).estimated_size() > 2 * limits.body_bytes:
         raise too_large(limits.body_bytes)
@@ -406,11 +406,11 @@ def choices_of(options: dict[str, str]) -> tuple[str | None, tuple[str, ...], fl
     return options.get("key"), include, alpha
 
 
-def _read_csv(body: bytes) -> pl.DataFrame:
+def _parse(reader: Callable[[io.BytesIO], pl.DataFrame], body: bytes, code: str, form: str) -> pl.DataFrame:
     try:
-        return pl.read_csv(io.BytesIO(body), infer_schema=False)
+        return reader(io.BytesIO(body))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, OSError) as error:
-        raise HttpError(400, "malformed_csv", f"The body is not a table in CSV: {_reason(error)}.") from None
+        raise HttpError(400, code, f"The body is not {form}: {_reason(error)}.") from None
 
 
 def require_csv(body: bytes, limits: Limits) -> None:
@@ -449,13 +449,6 @@ def _require_dates(frame: pl.DataFrame) -> None:
         if len(numbers) and not ((numbers >= low) & (numbers <= high)).all():
             text = f"Column {column.name[:80]!r} has dates or times beyond the years 1 to 9999."
             raise HttpError(422, "bad_value", text, column=column.name)
-
-
-def _read_arrow(body: bytes) -> pl.DataFrame:
-    try:
-        return pl.read_ipc_stream(io.BytesIO(body))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, OSError) as error:
-        raise HttpError(400, "malformed_arrow", f"The body is not a stream in Arrow IPC: {_reason(error)}.") from None
 
 
 def _reason(error: BaseException) -> str:
