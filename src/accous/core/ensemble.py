@@ -800,7 +800,7 @@ AnyStack = CompiledStack | DiagonalStack | WideStack
 def choose_rounds(
     settings: EnsembleSettings, reference: Reference, meta_learner: MetaLearner = ADAPT_ML_PROD
 ) -> PaperRounds:
-    """Choose how the rounds of an ensemble on this reference are played; done once, by ``fit``.
+    """Choose how the rounds of an ensemble on this reference are run; done once, by ``fit``.
 
     Only the paper's meta-learner has a compiled twin; any other is played in plain numpy.
     """

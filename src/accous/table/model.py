@@ -609,7 +609,7 @@ def predict_and_adapt(
     learns_first: bool,
     needs_ratio: bool,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Play a round of the model; return scores, unless they are known, and ratios of its rows, NaN if not needed."""
+    """Run a round of the model; return scores, unless they are known, and ratios of its rows, NaN if not needed."""
     if learns_first:
         model.adapt(X)
         return kind.scores(model, X), ratios_of(model, X, needs_ratio=needs_ratio)
@@ -791,7 +791,7 @@ class TableModel(TellsStatus, Lockable):
         times: NDArray[np.float64] | None = None,
         needs_ratio: bool = True,
     ) -> RoundResult:
-        """Play one round on encoded rows; every round of `step` and of ``accous adapt`` is played here.
+        """Run one round on encoded rows, as `step` and ``accous adapt`` do.
 
         Parameters
         ----------
