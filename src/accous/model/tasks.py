@@ -226,11 +226,6 @@ class ClassTask:
         return self.classes[:0]
 
     @property
-    def n_outputs(self) -> int:
-        """One score for two classes, otherwise one for each class."""
-        return 1 if len(self.classes) == 2 else len(self.classes)
-
-    @property
     def names(self) -> frozenset[str]:
         """The classes as text."""
         return frozenset(str(each) for each in self.classes.tolist())
@@ -449,11 +444,6 @@ class NumberTask:
     def none(self) -> FloatArray:
         """No numbers."""
         return np.empty(0)
-
-    @property
-    def n_outputs(self) -> int:
-        """One number."""
-        return 1
 
     @property
     def names(self) -> frozenset[str]:

@@ -430,7 +430,6 @@ class FitJob:
         self._ratio = None if is_own else ratio
         self.combination: Combination | None = None
         self.held_out: HeldOut | None = None
-        self._backtest: Backtest | None = None
         self._has_tried = False
         if options.estimator != AUTO:
             self._check_estimator()
