@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -311,8 +310,6 @@ class TableSnapshot(Snapshot):
         Those of ``accous fit``.
     job : Job, optional
         The last run of ``accous adapt``.
-    lock_of_past : context manager
-        To hold while the history is read, if rounds go on.
     """
 
     inner: Snapshot
@@ -323,12 +320,11 @@ class TableSnapshot(Snapshot):
     label: str
     settings: dict[str, Any]
     job: Job | None
-    lock_of_past: AbstractContextManager[Any]
 
     def apart(self) -> Self:
         """Return a copy whose readings leave no trace, as `Snapshot.apart`; it has a history of its own."""
         other = super().apart()
-        vars(other).update(inner=self.inner.apart(), past=self.past.copy(), lock_of_past=nullcontext())
+        vars(other).update(inner=self.inner.apart(), past=self.past.copy())
         return other
 
     # --- how good it is now: what the inner snapshot says, in the table's own columns
@@ -1216,7 +1212,7 @@ class TableModel(TellsStatus, Lockable):
         with self.lock():
             known = self._known_snapshot()
             if known is None:
-                known = self._snapshot_of(self.model.current(), self.history, self.lock())
+                known = self._snapshot_of(self.model.current(), self.history)
                 self._snapshot = known
             return known
 
@@ -1228,9 +1224,7 @@ class TableModel(TellsStatus, Lockable):
         parts = ("encoder", "watch", "seasons", "settings", "job")
         return known if all(getattr(known, name) is getattr(self, name) for name in parts) else None
 
-    def _snapshot_of(
-        self, inner: Snapshot, history: History, lock: AbstractContextManager[Any] | None = None
-    ) -> TableSnapshot:
+    def _snapshot_of(self, inner: Snapshot, history: History) -> TableSnapshot:
         return TableSnapshot(
             rules=inner.rules,
             state=inner.state,
@@ -1242,7 +1236,6 @@ class TableModel(TellsStatus, Lockable):
             label=self.label,
             settings=self.settings,
             job=self.job,
-            lock_of_past=lock or nullcontext(),
         )
 
     def performance(self, metric: str | None = None, *, by: str | None = None) -> Any:
