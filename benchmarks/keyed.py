@@ -1,6 +1,6 @@
 """Keys: what a step costs beside a bare loop, how large states are, and how accurate keys are.
 
-    python -m benchmarks.keyed [--speed | --page]
+    python -m benchmarks.keyed
 
 All times are processor time; the loop is `AdaptiveClassifier.adapt` over the same rounds of the same keys, one model
 each, and the bare arithmetic is that of `benchmarks.speed` for the same models.
@@ -8,7 +8,6 @@ each, and the bare arithmetic is that of `benchmarks.speed` for the same models.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -163,12 +162,7 @@ def accuracy() -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--speed", action="store_true", help="only the processor time of a round")
-    parser.add_argument("--page", action="store_true", help="only the bytes that a stream writes for one row")
-    chosen = parser.parse_args()
-    only = speed if chosen.speed else page if chosen.page else None
-    for part in (only,) if only else (speed, sizes, page, accuracy):
+    for part in (speed, sizes, page, accuracy):
         part()
 
 
