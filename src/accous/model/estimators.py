@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Integral
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -591,10 +592,10 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         self.state_ = replace(self._with_alarm(self.state_), learning=learning)
         vars(self).pop("_snapshot", None)
 
-    def restore_learning(self, learning: Learning) -> None:
-        """Take up what was learned from labels from a file; the predictor is fitted when it is first used."""
-        if learning.weight > 0.0:
-            learning = replace(learning, fitted=Fitted(lambda: self._fit_learned(learning)))
+    def restore_learning(self, learning: Learning | None) -> None:
+        """Take up what was learned from labels before; the predictor is fitted when it is first used."""
+        if learning is not None and learning.weight > 0.0:
+            learning = replace(learning, fitted=Fitted(partial(self._fit_learned, learning)))
         self._replace_learning(learning)
 
     def _fit_learned(self, learning: Learning) -> Any:
@@ -1585,7 +1586,7 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
 
         The probability holds as long as the estimated ratio is right and P(y | x) stays. On real streams it often does
         not (docs/trust.md). From 25 labels on, ``observe`` corrects the intervals: in the long run, 1 - alpha of the
-        labelled rows are inside, whatever the stream does.
+        labelled rows are inside, unless the stream keeps leaving all that was seen.
 
         The intervals are conformal, weighted by the current ratios: prediction plus and minus the weighted quantile of
         the residuals of the reference, from fits without the row. They are as wide where the noise is small as where it
