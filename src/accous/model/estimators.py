@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Integral
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -103,7 +104,7 @@ from accous.model.tasks import (
     read_base_weights,
     read_class_task,
     read_targets,
-    warn_of_traps,
+    warn_of_findings,
 )
 from accous.model.watching import Read, ReferenceCover
 from accous.ratio.base import RatioEstimator, unchanged_on_failure
@@ -213,14 +214,14 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
 
         Warns
         -----
-        TrapWarning
+        DataWarning
             If one column alone determines the label, a class has fewer than ten rows, or a column counts rows that are
             in order of time. References of fewer than 200 rows are not checked.
         """
         with unchanged_on_failure(self):
             self.fit_with(X, y, sample_weight, order=order)
             is_ordered = self.order_.kind in (OrderKind.GIVEN, OrderKind.FOUND)
-            warn_of_traps(self._as_numbers(self.reference_), self.task_, self._names, is_ordered=is_ordered)
+            warn_of_findings(self._as_numbers(self.reference_), self.task_, self._names, is_ordered=is_ordered)
         return self
 
     def fit_with(
@@ -233,7 +234,7 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         combination: Combination | None = None,
         held_out: HeldOut | None = None,
     ) -> Self:
-        """Fit as ``fit`` does, without looking for traps.
+        """Fit as ``fit`` does, without looking for misleading columns.
 
         Parameters
         ----------
@@ -591,10 +592,10 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         self.state_ = replace(self._with_alarm(self.state_), learning=learning)
         vars(self).pop("_snapshot", None)
 
-    def restore_learning(self, learning: Learning) -> None:
-        """Take up what was learned from labels from a file; the predictor is fitted when it is first used."""
-        if learning.weight > 0.0:
-            learning = replace(learning, fitted=Fitted(lambda: self._fit_learned(learning)))
+    def restore_learning(self, learning: Learning | None) -> None:
+        """Take up what was learned from labels before; the predictor is fitted when it is first used."""
+        if learning is not None and learning.weight > 0.0:
+            learning = replace(learning, fitted=Fitted(partial(self._fit_learned, learning)))
         self._replace_learning(learning)
 
     def _fit_learned(self, learning: Learning) -> Any:
@@ -648,11 +649,12 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
             self._replace_state(replace(self.state_, labelled=None, alarm=None), with_new_labels=True)
 
     def age_labels(self, n_rows_since: IntArray) -> None:
-        """Say how many rows of the stream have come after each of the last labels."""
+        """Say how many rows of the stream have come after each of the last so many labels."""
         with self.lock():
             labelled = self.state_.labelled
             if labelled is not None:
-                arrived = np.maximum(0, self.state_.n_rows - n_rows_since[-len(labelled) :])
+                since, arrived = n_rows_since[-len(labelled) :], labelled.arrived.copy()
+                arrived[len(arrived) - len(since) :] = np.maximum(0, self.state_.n_rows - since)
                 aged = replace(self.state_, labelled=replace(labelled, arrived=arrived))
                 self._replace_state(aged, with_new_labels=True)
 
@@ -1585,7 +1587,7 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
 
         The probability holds as long as the estimated ratio is right and P(y | x) stays. On real streams it often does
         not (docs/trust.md). From 25 labels on, ``observe`` corrects the intervals: in the long run, 1 - alpha of the
-        labelled rows are inside, whatever the stream does.
+        labelled rows are inside, unless the stream keeps leaving all that was seen.
 
         The intervals are conformal, weighted by the current ratios: prediction plus and minus the weighted quantile of
         the residuals of the reference, from fits without the row. They are as wide where the noise is small as where it

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from accous.exceptions import DataError, ParameterError
 from accous.model.learning import MOST_LABELS, draw_rows, is_drawn
+from accous.model.watching import MAX_ROWS
 from accous.table.kinds import ID, LINE, LabelTable, key_texts, read_label_table, require_no_feature
 from accous.table.model import TableModel, load_table_model, open_store, save_table_model
 from accous.table.options import AskOptions, LabelsOptions
@@ -123,6 +124,7 @@ class LabelJob:
     def _count(self, store: Store, new: pl.DataFrame, corrected: pl.DataFrame) -> None:
         """Measure with labels that the store has just got, then learn from them."""
         model = self.table_model
+        model.remember_before(store.position.n_batches)
         if corrected.height:
             model.recount_labels(store)
         else:
@@ -149,6 +151,7 @@ class LabelJob:
         with self.open_store() as store, store.changing():
             n_rows = store.forget(keys)
             if n_rows:
+                self.table_model.before_labels = None
                 self._save_recounted(store)
         return n_rows
 
@@ -261,11 +264,16 @@ def only_measure(model: TableModel, store: Store) -> None:
 
 
 def learn_from_store(model: TableModel, store: Store) -> None:
-    """Learn from all labels that came, as if there had been no others."""
+    """Learn from all labels that came, as if there had been no others.
+
+    After the last file was taken back, that is what had been learned before it.
+    """
     start, n_batches = first_id(model.settings, model.label), store.position.n_batches
     only = [batch for batch in model.settings.get("measured_only", []) if batch <= n_batches]
     if only != model.settings.get("measured_only", []):
         model.settings = model.settings | {"measured_only": only}
+    if model.take_back(n_batches + 1):
+        return
     # Labels that came with their rows are batch 0: they are for measuring.
     rows = store.labelled().filter((pl.col("label_batch") > 0) & ~pl.col("label_batch").is_in(only))
     rows = rows.drop_nulls("features").sort("id").tail(MOST_LABELS)
@@ -301,7 +309,7 @@ class RowsAsked:
     n_rows : int
         Rows of the stream.
     n_free : int
-        Those that were neither asked about nor labelled before.
+        Those that could be chosen: neither asked about nor labelled before, and the newest where a number was wanted.
     n_asked : int
         Those that were chosen now.
     n_predicted : int
@@ -349,7 +357,7 @@ class AskJob:
             source = identify_source(options.stream, store.sources())
             settled = store.settled("key" if options.key else "line", source)
             rows, n_predicted = self._find(store, source)
-            free = rows.filter(~pl.col("place").is_in(settled))
+            free = self._eligible(rows.filter(~pl.col("place").is_in(settled)))
             n_asked = self._n_written(rows)
             if not n_asked:
                 chosen, probability = self._choose(free, store)
@@ -409,6 +417,10 @@ class AskJob:
         assert source is not None
         stored = named.to_store(source, rounds, result.scores, model.kind, model.encoder)
         store.add_predictions(stored[new], learned=False)
+
+    def _eligible(self, free: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows that may be asked about: of a number the newest, because older ones tell little of now."""
+        return free if self._options.n is None else free.tail(max(MAX_ROWS, 2 * self._options.n))
 
     def _choose(self, free: pl.DataFrame, store: Store) -> tuple[pl.DataFrame, float]:
         """Return rows to ask about, and the probability that each of them had."""

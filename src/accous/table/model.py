@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from accous.arrays import FloatArray, IntArray, from_plain, to_plain
 from accous.checkpoint.codecs import read_data
 from accous.checkpoint.files import expecting_own_content, read_consistently
-from accous.checkpoint.folder import load_with, save_with
+from accous.checkpoint.folder import learning_from_plain, learning_to_plain, load_with, save_with
 from accous.diagnostics.coverage import (
     NOTHING_FOUND,
     ROUNDS_BETWEEN_COLUMN_LOOKS,
@@ -38,7 +37,7 @@ from accous.diagnostics.status import Reason, Status
 from accous.exceptions import CheckpointError, DataError, ParameterError
 from accous.model.backtest import Backtest
 from accous.model.estimators import AdaptiveEstimator
-from accous.model.learning import LearningEvent
+from accous.model.learning import Learning, LearningEvent
 from accous.model.pair import AUTO, LINEAR, LinearAndTrees, make_trees
 from accous.model.performance import AlarmWatch, Drift, MovedColumn, TellsStatus
 from accous.model.round import log_onsets
@@ -52,6 +51,7 @@ from accous.table.columns import (
     Block,
     CategoryColumn,
     ColumnEncoder,
+    ColumnPlan,
     Features,
     Mark,
     Marks,
@@ -81,7 +81,7 @@ from accous.table.rows import (
     to_polars,
 )
 from accous.table.runs import Job, LogPosition
-from accous.table.store import Store, StorePosition, first_id, unpack_scores
+from accous.table.store import Store, StorePosition, first_id, rows_before, unpack_scores
 from accous.text import count, did_you_mean, listed
 from accous.threads import CALLBACKS_NAME, Lockable
 
@@ -310,8 +310,6 @@ class TableSnapshot(Snapshot):
         Those of ``accous fit``.
     job : Job, optional
         The last run of ``accous adapt``.
-    lock_of_past : context manager
-        To hold while the history is read, if rounds go on.
     """
 
     inner: Snapshot
@@ -322,12 +320,11 @@ class TableSnapshot(Snapshot):
     label: str
     settings: dict[str, Any]
     job: Job | None
-    lock_of_past: AbstractContextManager[Any]
 
     def apart(self) -> Self:
         """Return a copy whose readings leave no trace, as `Snapshot.apart`; it has a history of its own."""
         other = super().apart()
-        vars(other).update(inner=self.inner.apart(), past=self.past.copy(), lock_of_past=nullcontext())
+        vars(other).update(inner=self.inner.apart(), past=self.past.copy())
         return other
 
     # --- how good it is now: what the inner snapshot says, in the table's own columns
@@ -632,6 +629,63 @@ def ratios_of(model: AdaptiveEstimator, X: NDArray[np.float64], *, needs_ratio: 
 Frame = TypeVar("Frame")
 
 
+@dataclass(frozen=True, eq=False)
+class BeforeLabels:
+    """What was learned before a file of labels.
+
+    Attributes
+    ----------
+    batch : int
+        The number of the file.
+    learning : Learning, optional
+    extra : tuple
+        Plans of columns that only labelled rows have.
+    rows : dict of int to str
+        As `TableModel.label_rows`.
+    """
+
+    batch: int
+    learning: Learning | None
+    extra: tuple[ColumnPlan, ...]
+    rows: dict[int, str]
+
+    def to_plain(self, still: dict[int, str]) -> dict[str, Any]:
+        """Return this as plain values, without the rows that are kept still."""
+        learning, gone = self.learning, {number: text for number, text in self.rows.items() if number not in still}
+        if learning is not None:
+            learning = replace(learning, kept=replace(learning.kept, rows=learning.kept.rows[:0]))
+        return {
+            "batch": self.batch,
+            "learning": learning_to_plain(learning),
+            "extra": [plan_to_json(plan) for plan in self.extra],
+            "gone": _rows_to_plain(gone),
+        }
+
+
+def _before_from_plain(
+    plain: dict[str, Any] | None, still: dict[int, str], encoder: ColumnEncoder
+) -> BeforeLabels | None:
+    if plain is None:
+        return None
+    learning, extra = learning_from_plain(plain["learning"]), tuple(map(plan_from_json, plain["extra"]))
+    rows: dict[int, str] = {}
+    if learning is not None:
+        known, ids = still | _rows_from_plain(plain["gone"]), learning.kept.ids.tolist()
+        rows = {number: known[number] for number in ids}
+        features = features_from_json(pl.Series(list(rows.values()), dtype=pl.String), replace(encoder, extra=extra))
+        assert features is not None
+        learning = replace(learning, kept=replace(learning.kept, rows=features.X))
+    return BeforeLabels(plain["batch"], learning, extra, rows)
+
+
+def _rows_to_plain(rows: dict[int, str]) -> dict[str, NDArray[Any]]:
+    return {"ids": np.array(list(rows), dtype=np.int64), "rows": np.array(list(rows.values()), dtype=np.str_)}
+
+
+def _rows_from_plain(plain: dict[str, NDArray[Any]]) -> dict[int, str]:
+    return dict(zip(plain["ids"].tolist(), plain["rows"].tolist(), strict=True))
+
+
 @dataclass(kw_only=True, repr=False)
 class TableModel(TellsStatus, Lockable):
     """An adaptive model that takes tables as they are: names, numbers, categories, dates, missing values.
@@ -668,6 +722,8 @@ class TableModel(TellsStatus, Lockable):
         How much of the log of ``accous serve`` the model contains.
     label_rows : dict of int to str
         The rows whose labels are learned from, as JSON, by id.
+    before_labels : BeforeLabels, optional
+        What was learned before the last file of labels, which can be taken back.
     """
 
     model: AdaptiveEstimator
@@ -681,6 +737,7 @@ class TableModel(TellsStatus, Lockable):
     stored: StorePosition = field(default_factory=StorePosition)
     log_position: LogPosition | None = None
     label_rows: dict[int, str] = field(default_factory=dict)
+    before_labels: BeforeLabels | None = None
 
     def __repr__(self) -> str:
         """Return one line: the label, and how many columns, rounds and reference rows there are."""
@@ -1008,6 +1065,24 @@ class TableModel(TellsStatus, Lockable):
             elif is_due:
                 self._learn_again()
 
+    def remember_before(self, batch: int) -> None:
+        """Remember what is learned now, so that the file of labels of this number can be taken back."""
+        with self.lock():
+            extra, rows = self.encoder.extra, dict(self.label_rows)
+            self.before_labels = BeforeLabels(batch, self.model.state_.learning, extra, rows)
+
+    def take_back(self, batch: int) -> bool:
+        """Return to what was learned before this file of labels, if that is remembered."""
+        with self.lock():
+            before = self.before_labels
+            if before is None or before.batch != batch:
+                return False
+            # First the columns: whoever predicts meanwhile may have fewer than the model reads, not more.
+            self.encoder = replace(self.encoder, extra=before.extra)
+            self.label_rows, self.before_labels = before.rows, None
+            self.model.restore_learning(before.learning)
+            return True
+
     def _learn_again(self) -> None:
         """Learn the categories of the kept rows, and refit on them."""
         kept = self.model.state_.learning.kept
@@ -1074,6 +1149,9 @@ class TableModel(TellsStatus, Lockable):
             asked = rows["asked"].cast(pl.Float64).fill_null(np.nan).to_numpy()
             given = (rows["given"], rows["predicted"], rows["round"])
             self._measure(X, *given, is_late=is_late, asked=asked, shares=self._shares(rows["scores"].to_list()))
+            if is_late:
+                ids = rows["id"].to_numpy()
+                self.model.age_labels(rows_before(ids, ids.max()))
 
     def _shares(self, packed: list[bytes | None]) -> NDArray[np.float64] | None:
         """Return the probabilities of the time; None of numbers, and if other classes were known then."""
@@ -1134,7 +1212,7 @@ class TableModel(TellsStatus, Lockable):
         with self.lock():
             known = self._known_snapshot()
             if known is None:
-                known = self._snapshot_of(self.model.current(), self.history, self.lock())
+                known = self._snapshot_of(self.model.current(), self.history)
                 self._snapshot = known
             return known
 
@@ -1146,9 +1224,7 @@ class TableModel(TellsStatus, Lockable):
         parts = ("encoder", "watch", "seasons", "settings", "job")
         return known if all(getattr(known, name) is getattr(self, name) for name in parts) else None
 
-    def _snapshot_of(
-        self, inner: Snapshot, history: History, lock: AbstractContextManager[Any] | None = None
-    ) -> TableSnapshot:
+    def _snapshot_of(self, inner: Snapshot, history: History) -> TableSnapshot:
         return TableSnapshot(
             rules=inner.rules,
             state=inner.state,
@@ -1160,7 +1236,6 @@ class TableModel(TellsStatus, Lockable):
             label=self.label,
             settings=self.settings,
             job=self.job,
-            lock_of_past=lock or nullcontext(),
         )
 
     def performance(self, metric: str | None = None, *, by: str | None = None) -> Any:
@@ -1357,6 +1432,7 @@ _FORMAT = 2  # 1: nothing is remembered about the columns of the reference
 def save_table_model(table_model: TableModel, folder: Path) -> None:
     """Save to a folder; a crash at any moment leaves the previous save whole."""
     with table_model.lock():
+        before = table_model.before_labels
         # Labels change the settings and the columns too.
         attached = {
             "format": _FORMAT,
@@ -1372,10 +1448,8 @@ def save_table_model(table_model: TableModel, folder: Path) -> None:
             "stored": to_plain(table_model.stored),
             "seasons": to_plain(table_model.seasons),
             "log_position": to_plain(table_model.log_position),
-            "label_rows": {
-                "ids": np.array(list(table_model.label_rows), dtype=np.int64),
-                "rows": np.array(list(table_model.label_rows.values()), dtype=np.str_),
-            },
+            "label_rows": _rows_to_plain(table_model.label_rows),
+            "before_labels": None if before is None else before.to_plain(table_model.label_rows),
         }
         save_with(table_model.model, folder, attached, progress)
 
@@ -1479,12 +1553,11 @@ def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str
 def _restored(model: Any, attached: dict[str, Any], progress: dict[str, Any], folder: Path) -> TableModel:
     if attached["format"] > _FORMAT:
         raise CheckpointError(f"{folder} was written by a newer accous: upgrade accous.")
+    encoder = ColumnEncoder.from_json(attached["columns"])
+    label_rows = _rows_from_plain(progress["label_rows"])
     return TableModel(
         model=model,
-        encoder=replace(
-            ColumnEncoder.from_json(attached["columns"]),
-            extra=tuple(map(plan_from_json, attached.get("extra_columns", []))),
-        ),
+        encoder=replace(encoder, extra=tuple(map(plan_from_json, attached.get("extra_columns", [])))),
         label=attached["label"],
         settings=attached["settings"],
         history=History.from_plain(progress["history"]),
@@ -1493,5 +1566,6 @@ def _restored(model: Any, attached: dict[str, Any], progress: dict[str, Any], fo
         watch=watch_from_plain(progress["watch"]),
         stored=from_plain(StorePosition | None, progress.get("stored")) or StorePosition(),
         log_position=from_plain(LogPosition | None, progress["log_position"]),
-        label_rows=dict(zip(*(progress["label_rows"][name].tolist() for name in ("ids", "rows")), strict=True)),
+        label_rows=label_rows,
+        before_labels=_before_from_plain(progress["before_labels"], label_rows, encoder),
     )
