@@ -2,8 +2,8 @@
 
     python -m benchmarks.keyed [--speed | --page]
 
-All times are processor time; the bare loop is `AdaptiveClassifier.adapt` over the same rounds of the same keys, one
-model each.
+All times are processor time; the loop is `AdaptiveClassifier.adapt` over the same rounds of the same keys, one model
+each, and the bare arithmetic is that of `benchmarks.speed` for the same models.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from accous import AdaptiveClassifier
 from accous.keyed import KeyedAdapter
 from accous.streams import GaussianStream, SineShift
+from benchmarks.speed import BareArithmetic
 
 ROUND_SIZE = 5
 N_FEATURES = 12
@@ -43,14 +44,20 @@ def rows_of_keys(n_keys: int, n_rounds: int, n_features: int = N_FEATURES) -> An
     return rows
 
 
-def bare(model: Any, rows: Any) -> float:
-    """Microseconds of a round of a model per key, in one loop."""
-    models = [AdaptiveClassifier().fit(*model) for _ in range(rows.shape[1])]
-    begin = time.process_time()
-    for key, one in enumerate(models):
-        for batch in rows[:, key]:
+def loop(model: Any, rows: Any) -> tuple[float, float]:
+    """Microseconds of a round of the model of a key, and of its bare arithmetic."""
+    one, seconds = AdaptiveClassifier().fit(*model), np.zeros(2)
+    for first in range(0, len(rows), 10):
+        begin = time.process_time()
+        for batch in rows[first : first + 10, 0]:
             one.adapt(batch)
-    return per_round(begin, rows)
+        seconds[0] += time.process_time() - begin
+        bare = BareArithmetic(one)
+        begin = time.process_time()
+        for _ in range(10):
+            bare.run()
+        seconds[1] += time.process_time() - begin
+    return tuple((seconds / len(rows) * 1e6).tolist())
 
 
 def stepwise(adapter: KeyedAdapter, rows: Any) -> float:
@@ -93,17 +100,18 @@ def make_adapter(n_features: int = N_FEATURES) -> KeyedAdapter:
 def speed() -> None:
     """Print the processor time of a round."""
     model, adapter = reference(), make_adapter()
-    few, many = rows_of_keys(12, 100), rows_of_keys(480, 100)
+    few, many = rows_of_keys(12, 200), rows_of_keys(480, 200)
     adapter.step(None, few[:20, 0].reshape(-1, N_FEATURES))
     AdaptiveClassifier().fit(*model).adapt(few[0, 0])
     # Key by key in turn, and the best of each key: whatever else runs on the machine then meets both alike.
     each_key = [few[:, [key]] for key in range(few.shape[1])]
-    turns = np.array([[(bare(model, rows), stepwise(adapter, rows)) for rows in each_key] for _ in range(8)])
-    base, step = turns.min(axis=0).mean(axis=0)
-    found = {"bare loop": base, "step": step, "step_many": min(together(adapter, many) for _ in range(3))}
-    print("processor time of a round of 5 rows of one key (100 rounds, 12 columns, 1,000 reference rows)")
+    turns = np.array([[(*loop(model, rows), stepwise(adapter, rows)) for rows in each_key] for _ in range(8)])
+    adapt, bare, step = turns.min(axis=0).mean(axis=0)
+    found = {"bare arithmetic": bare, "adapt": adapt, "step": step}
+    found["step_many"] = min(together(adapter, many) for _ in range(3))
+    print("processor time of a round of 5 rows of one key (200 rounds, 12 columns, 1,000 reference rows)")
     for name, best in found.items():
-        print(f"  {name:10} {best:7.0f} us   {best / base:5.2f} of bare")
+        print(f"  {name:15} {best:7.0f} us   {best / bare:5.2f} of bare arithmetic")
 
 
 def sizes() -> None:

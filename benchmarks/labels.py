@@ -5,7 +5,8 @@ thinned to 6,000 rows, steps through the rest in order of time, and gives the mo
 at once or 2,000 rows later. It keeps the error on all rows of the stream beside (a) the same model without labels, (b)
 boosted trees refitted by hand on the reference and the same labels, and (c) boosted trees on all labels of the last
 2,000 rows, and how many rows intervals at 90 % and sets of classes held. Cases that are kept are not played again.
-Without ``--play`` it writes the table of ``docs/trust.md``.
+``--long`` follows sets and intervals on up to 30,000 rows of each stream, around trees that are never refitted.
+Without either it writes the tables of ``docs/trust.md``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from accous.diagnostics.conformal import FEWEST_LATE, conformal_limits, with_feedback
 from accous.exceptions import DataError
 from accous.model.pair import make_trees
 from accous.table.columns import Choices, ColumnEncoder, PlainColumns, places_of_categories
@@ -30,7 +32,9 @@ from benchmarks.data import NUMBER_STREAMS, STREAMS, read_stream
 from benchmarks.pages import RESULTS, fill, keep, kept, markdown
 from benchmarks.predictors import make_model
 
-NAME = "labels"
+NAME, LONG_NAME = "labels", "long_run"
+LONG_ROWS, LONG_LATER, MOST_CLASSES = 30_000, 8_000, 10
+LONG_CASES = tuple(product((25, 100), (0, 2_000)))
 WINDOW, BATCH, FEWEST_LATER, LAST, MOST_ROWS, OUTSIDE = 1_000, 100, 2_000, 2_000, 6_000, 0.1
 SIZES = (1_000, 2_500)
 CASES = ((100, 0), (25, 0), (200, 0), (100, 2_000), (50, 0), (25, 2_000), (50, 2_000), (200, 2_000))
@@ -139,9 +143,72 @@ def _inside(model: Any, X: Any, y: Any, *, has_numbers: bool) -> Any:
     return (sets[np.arange(len(y)), places] & (classes[places] == y)).astype(float)
 
 
-def read_frame(name: str) -> tuple[pl.DataFrame, Any]:
+def follow(scores: Any, n_reference: int, budget: int, delay: int) -> dict[str, float]:
+    """Return how many rows sets or intervals hold, where nothing but their limit learns from labels."""
+    random, inside = np.random.default_rng(7), []
+    pending: list[tuple[int, Any]] = []
+    known, late, arrived = scores[:n_reference], np.zeros(0), np.zeros(0, dtype=np.int64)
+    for first in range(n_reference, len(scores) - WINDOW + 1, WINDOW):
+        while pending and pending[0][0] <= first:
+            now, rows = pending.pop(0)
+            late, arrived = np.append(late, scores[rows]), np.append(arrived, np.full(budget, now))
+        if len(late) >= FEWEST_LATE:
+            joined, counts, level = with_feedback(known, np.ones(n_reference), late, arrived, first, OUTSIDE)
+            limit = conformal_limits(joined, counts, np.zeros(1), level)[0]
+            inside.append(scores[first : first + WINDOW] <= limit)
+        pending.append((first + WINDOW + delay, first + np.sort(random.choice(WINDOW, budget, replace=False))))
+    return {"cover": float(np.mean(inside)), "windows": len(inside)}
+
+
+def long_scores(name: str, n_reference: int) -> Any:
+    """Return how far trees that are never refitted are off; those of the reference are of fits without the row."""
+    (frame, y), has_numbers = read_frame(name, LONG_ROWS), name in NUMBER_STREAMS
+    if len(y) < n_reference + LONG_LATER or (not has_numbers and len(np.unique(y)) > MOST_CLASSES):
+        return None
+    encoder = ColumnEncoder.learn(frame[:n_reference], Choices((), ()))
+    X = PlainColumns(encoder.blocks).transform(encoder.encode(frame).X)
+    trees = make_trees("regressor" if has_numbers else "classifier", 0, places_of_categories(encoder.blocks) or None)
+    rows, scores = np.arange(n_reference), np.zeros(len(y))
+    for fitted, rest in ((rows[::2], rows[1::2]), (rows[1::2], rows[::2]), (rows, np.arange(n_reference, len(y)))):
+        scores[rest] = _scores(trees.fit(X[fitted], y[fitted]), X[rest], y[rest], has_numbers=has_numbers)
+    return scores
+
+
+def _scores(predictor: Any, X: Any, y: Any, *, has_numbers: bool) -> Any:
+    if has_numbers:
+        return np.abs(predictor.predict(X) - y)
+    places = np.minimum(np.searchsorted(predictor.classes_, y), len(predictor.classes_) - 1)
+    shares = predictor.predict_proba(X)[np.arange(len(y)), places]
+    return 1.0 - np.where(predictor.classes_[places] == y, shares, 0.0)
+
+
+def follow_all(streams: Sequence[str]) -> None:
+    """Follow all streams that are long enough."""
+    rows = []
+    for name in streams:
+        scores = long_scores(name, SIZES[0])
+        for budget, delay in () if scores is None else LONG_CASES:
+            case = {"stream": name, "budget": budget, "delay": delay}
+            rows.append(case | follow(scores, SIZES[0], budget, delay))
+            print(rows[-1], flush=True)
+    keep(LONG_NAME, rows)
+
+
+def long_table() -> str:
+    """Return how many rows of long streams are inside."""
+    lines = []
+    for budget, delay in LONG_CASES:
+        covers = np.array([row["cover"] for row in kept(LONG_NAME) if (row["budget"], row["delay"]) == (budget, delay)])
+        counts = (int((np.abs(covers - 1.0 + OUTSIDE) <= 0.02).sum()), int((covers < 0.88).sum()))
+        shares = (f"{100.0 * covers.mean():.1f}", f"{100.0 * covers.min():.0f}")
+        lines.append((budget, f"{delay:,}", len(covers), *shares, *counts))
+    headings = ("labels of 1,000", "delay", "streams", "inside, %", "least", "within 2 points", "below 88 %")
+    return markdown(headings, lines)
+
+
+def read_frame(name: str, most_rows: int = MOST_ROWS) -> tuple[pl.DataFrame, Any]:
     """Return rows with named columns, and labels."""
-    frame, y = read_stream(name, MOST_ROWS, as_numbers=name in NUMBER_STREAMS)
+    frame, y = read_stream(name, most_rows, as_numbers=name in NUMBER_STREAMS)
     if isinstance(frame, np.ndarray):
         frame = pl.DataFrame(frame, schema=[f"x{number}" for number in range(frame.shape[1])])
     return frame, y
@@ -198,12 +265,15 @@ def main() -> None:
     """Play if wanted, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--play", nargs="*", choices=list(STREAMS), metavar="STREAM", help="play these streams, or all")
+    parser.add_argument("--long", action="store_true", help="follow sets and intervals on long streams")
     options = parser.parse_args()
     if options.play is not None:
         with warnings.catch_warnings(), one_blas_thread():
             warnings.simplefilter("ignore")
             play_all(options.play or list(STREAMS))
-    fill("trust.md", {"labels": table()})
+    if options.long:
+        follow_all(list(STREAMS))
+    fill("trust.md", {"labels": table(), "long run": long_table()})
 
 
 if __name__ == "__main__":

@@ -121,16 +121,17 @@ def measure_mean(n_reference: int, n_features: int, batch_size: int, n_rounds: i
     model = AdaptiveClassifier(refit=refit).fit(X, y)
     for batch in batches[:100]:
         model.adapt(batch)
-    bare, seconds = BareArithmetic(model), {"adapt": 0.0, "bare": 0.0}
+    seconds = {"adapt": 0.0, "bare": 0.0}
     for first in range(100, n_rounds, 20):
         some = batches[first : first + 20]
         start = time.process_time()
         for batch in some:
             model.adapt(batch)
+        seconds["adapt"] += (time.process_time() - start) / (n_rounds - 100)
+        bare = BareArithmetic(model)  # with as many learners as these rounds have
         middle = time.process_time()
         for _ in some:
             bare.run()
-        seconds["adapt"] += (middle - start) / (n_rounds - 100)
         seconds["bare"] += (time.process_time() - middle) / (n_rounds - 100)
     sizes = {"n_reference": n_reference, "n_features": n_features, "batch_size": batch_size, "refit": refit}
     return sizes | {f"{name}_seconds": each for name, each in seconds.items()}

@@ -21,9 +21,9 @@ COMMANDS_LEFT_OUT = {
         "make test": "runs these tests",
     },
     DOCS / "start.md": {"pip install '.[cli,plot]'": _INSTALLS},
-    DOCS / "deep.md": {"pip install 'accous[deep]'": _INSTALLS},
+    DOCS / "deep.md": {"pip install '.[deep]'": _INSTALLS},
     DOCS / "benchmark.md": {
-        "pip install accous-bench": _INSTALLS,
+        "pip install '.[cli]' ./bench": _INSTALLS,
         "accous bench run smoke --jobs 2": "takes minutes; tests/cli/test_bench.py runs it with fewer contenders",
         "accous bench run table3 --jobs 2": _HOURS,
         "accous bench report results/table3": _HOURS,

@@ -89,7 +89,7 @@ def tables_of(name):
         return peers.speed_table(rows) + "\n" + peers.agreement_table(rows)
     if name.startswith("gallery"):
         return gallery.tables()[name]
-    return {"labels": labels.table, "predictors": predictors.table}[name]()
+    return {"labels": labels.table, "long run": labels.long_table, "predictors": predictors.table}[name]()
 
 
 WITH_TABLES = [*sorted(pages.DOCS.rglob("*.md")), pages.ROOT / "README.md"]

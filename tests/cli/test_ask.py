@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import accous
+from accous.checkpoint.folder import state_to_plain
 from accous.cli import main
 from accous.table.labels import LabelJob
 from accous.table.options import LabelsOptions
@@ -200,6 +201,27 @@ def test_a_file_taken_back_leaves_no_trace_and_labels_do_not_become_younger(fold
     assert rows_of_store(Path("model")) == rows
     assert files_of(Path("model")).keys() == files.keys()
     assert accous.load("model").predict(rest).equals(before.predict(rest))
+
+
+@pytest.mark.parametrize("n_first", [20, 40, 100])  # too few to learn from, learned, and some that wait
+def test_taking_a_correction_back_is_exact(n_first, model):
+    truth = pl.read_csv("truth.csv")
+    here, twin, keys, labels = Path(), Path("twin"), truth["id"].to_list(), truth["label"].to_list()
+    give(here, keys[:n_first], labels[:n_first])
+    give(here, keys[n_first : n_first + 5], labels[n_first : n_first + 5])
+    shutil.copytree("model", "twin/model")
+    give(here, keys[10:150], ["no" if label == "yes" else "yes" for label in labels[10:150]])
+    assert main(["labels", "model", "--undo", "--quiet"]) == 0
+    assert rows_of_store(Path("model")) == rows_of_store(Path("twin/model"))
+    for more in (150, 300):
+        found, expected = (accous.load(place / "model") for place in (here, twin))
+        with np.printoptions(threshold=10**9, precision=17):
+            assert repr(state_to_plain(found.model)["learning"]) == repr(state_to_plain(expected.model)["learning"])
+        assert found.encoder == expected.encoder
+        assert found.label_rows == expected.label_rows
+        rows = slice(more, more + 60)
+        give(here, keys[rows], labels[rows])
+        give(twin, keys[rows], labels[rows])
 
 
 STEPS = st.one_of(

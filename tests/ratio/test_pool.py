@@ -11,8 +11,10 @@ from sklearn.base import clone
 
 from accous import ULSIF, AdaptiveClassifier, LogisticRatio, NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.core.pool import N_SHAPES
+from accous.core.round import RoundArrays
 from accous.exceptions import ParameterError
 from accous.streams import GaussianStream, SquareShift
+from tests.needs import needs_compilation
 from tests.oracles import PlainFilters, plain_likelihoods, plain_pooled
 from tests.ratio.online_cases import SIX, THREE, TWO, RegimeStream, slot_of
 
@@ -400,3 +402,42 @@ def test_a_classifier_uses_them():
         model.adapt(batch)
     assert model.ratio_.candidate_shares_[0] > 0.3
     assert np.isfinite(model.reference_weight_).all()
+
+
+# --- the compiled round of many models ----------------------------------------------------------------------
+
+
+@needs_compilation
+def test_models_that_play_together_have_the_bits_of_each_alone():
+    rng, ages = np.random.default_rng(3), (17, 70, 260)  # none gets another learner within the rounds below
+    reference = rng.normal(size=(300, 4))
+    ratios = [OnlineDensityRatio().fit(reference) for _ in ages]
+    for place, (ratio, age) in enumerate(zip(ratios, ages, strict=True)):
+        for _ in range(age):
+            ratio.partial_fit(rng.normal(0.3 * place, size=(2, 4)))
+    compiled, alone = ratios[0]._compiled, [ratio._compiled._copied(ratio._learned.model) for ratio in ratios]
+    together = RoundArrays._make(map(stacked, zip(*alone, strict=True)))
+    starts, steps, first = np.array([0, 1, 4, 11]), np.array([10.0, 12.0, 15.0]), np.zeros(1, dtype=np.int64)
+    for _ in range(12):
+        batch = 0.3 * rng.normal(size=(11, 5))
+        compiled.run(together, np.arange(3), batch, starts, steps)
+        pooled = compiled.pool(together, np.arange(3), compiled.ratios(together, np.arange(3)))
+        for place, (model, rows) in enumerate(zip(alone, np.split(batch, starts[1:-1]), strict=True)):
+            compiled.run(model, first, rows, np.array([0, len(rows)]), steps[[place]])
+            of_model = compiled.pool(model, first, compiled.ratios(model, first))
+            np.testing.assert_array_equal(pooled[place], of_model[0])
+            for found, wanted in zip(together, model, strict=True):
+                if wanted is not None:
+                    inside = found[(place, *map(slice, wanted.shape[1:]))]
+                    np.testing.assert_array_equal(inside, wanted[0])
+
+
+def stacked(parts):
+    """One array of the models' arrays, with room for as many learners as any of them may have."""
+    if parts[0] is None:
+        return None
+    shape = np.max([part.shape for part in parts], axis=0).astype(int)
+    room = np.zeros((len(parts), *shape[1:]), dtype=parts[0].dtype)
+    for place, part in enumerate(parts):
+        room[(place, *map(slice, part.shape[1:]))] = part[0]
+    return room

@@ -317,11 +317,11 @@ def state_to_plain(model: Any) -> dict[str, Any]:
     plain: dict[str, Any] = {"model": model.state_to_plain()}
     if isinstance(model, AdaptiveEstimator):
         plain["ratio"] = model.ratio_.state_to_plain()
-        plain["learning"] = _learning_to_plain(model.state_.learning)
+        plain["learning"] = learning_to_plain(model.state_.learning)
     return plain
 
 
-def _learning_to_plain(learning: Learning | None) -> dict[str, Any] | None:
+def learning_to_plain(learning: Learning | None) -> dict[str, Any] | None:
     """Return what was learned from labels; the predictor is fitted again from the rows."""
     if learning is None:
         return None
@@ -331,7 +331,10 @@ def _learning_to_plain(learning: Learning | None) -> dict[str, Any] | None:
     return plain
 
 
-def _learning_from_plain(plain: dict[str, Any]) -> Learning:
+def learning_from_plain(plain: dict[str, Any] | None) -> Learning | None:
+    """Undo `learning_to_plain`."""
+    if plain is None:
+        return None
     kept = plain["kept"]
     kept = kept | {"rows": rows_from_plain(kept["rows"]), "truths": array_from_plain(kept["truths"])}
     learning: Learning = from_plain(Learning, plain | {"kept": kept})
@@ -356,8 +359,7 @@ def restore(description: dict[str, Any], foreign: dict[str, Any], fixed: dict[st
         model.base_weight_ = fixed["base_weight"]
         model.verification_from_plain(fixed["verification"])
         model.state_from_plain(state["model"], ratio)
-        if state["learning"] is not None:
-            model.restore_learning(_learning_from_plain(state["learning"]))
+        model.restore_learning(learning_from_plain(state["learning"]))
     return model
 
 

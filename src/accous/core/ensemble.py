@@ -514,7 +514,8 @@ def _starting_point(settings: EnsembleSettings, state: EnsembleState, n_ended: i
 MANY_ROWS = 32
 """From so many rows on, those of a batch are summed in blocks."""
 _THREADED_COLUMNS = 64
-_MOST_BITS = 64
+MOST_LEARNERS = 64
+"""At once: one for each binary digit of the round."""
 _FIRST = np.zeros(1, dtype=np.int64)
 
 
@@ -530,7 +531,7 @@ class LearnerKernel:
         self._radius = settings.radius
         # ln K, by the number of binary digits of the round.
         self.log_counts = np.array(
-            [log_intervals(bits, settings.horizon, settings.min_interval) for bits in range(_MOST_BITS)]
+            [log_intervals(bits, settings.horizon, settings.min_interval) for bits in range(MOST_LEARNERS)]
         )
         self._numbers = (
             settings.radius,
@@ -562,12 +563,9 @@ class LearnerKernel:
         step_sizes : array of shape (n_active,)
         """
         d, most = arrays[-1].shape[1], arrays[3].shape[1]
-        room, marks = (
-            (np.empty((d + 3, d)), np.empty((d, d)), np.empty(d), np.empty(most)),
-            np.zeros(len(arrays[0]), np.int64),
-        )
-        kernel(active, gradients, *arrays, step_sizes, *self._numbers, False, *room, marks)
-        if not marks.any():
+        room = np.empty((d + 3, d)), np.empty((d, d)), np.empty(d), np.empty(most)
+        marks = np.zeros(len(arrays[0]), np.int64)
+        if not kernel(active, gradients, *arrays, step_sizes, *self._numbers, False, *room, marks):
             return
         marked = np.flatnonzero(marks)
         for model in marked.tolist():
@@ -802,7 +800,7 @@ AnyStack = CompiledStack | DiagonalStack | WideStack
 def choose_rounds(
     settings: EnsembleSettings, reference: Reference, meta_learner: MetaLearner = ADAPT_ML_PROD
 ) -> PaperRounds:
-    """Choose how the rounds of an ensemble on this reference are played; done once, by ``fit``.
+    """Choose how the rounds of an ensemble on this reference are run; done once, by ``fit``.
 
     Only the paper's meta-learner has a compiled twin; any other is played in plain numpy.
     """

@@ -69,7 +69,7 @@ def _play_learners(
     point: FloatArray,
     margins: FloatArray,
     marks: IntArray,
-) -> None:
+) -> bool:
     """Make the steps of the learners of each active model, and open the next round; all in place.
 
     This is what :mod:`accous.core.learners` and :mod:`accous.core.ensemble` do in a round. Learners in double precision
@@ -105,7 +105,13 @@ def _play_learners(
         Workspace.
     marks : array of shape (n_models,)
         Bit i stands for learner i; there are never more than 60.
+
+    Returns
+    -------
+    bool
+        Whether a model was marked.
     """
+    is_marked = False
     for a in range(active.shape[0]):
         key = active[a]
         n_here = n_learners[key]
@@ -132,6 +138,7 @@ def _play_learners(
                     marks[key] |= 1 << i
             _update(n_here, log_count, divisor, margins, log_potentials[key], squares[key])
         if marks[key] > 0:
+            is_marked = True
             continue
         _combine(n_here, log_count, coefs[key], log_potentials[key], squares[key], margins, coef[key])
         n_rounds[key] = this_round
@@ -156,13 +163,14 @@ def _play_learners(
                 squares[key, i] = 0.0
             n_here = n_learners[key]
             _combine(n_here, log_count, coefs[key], log_potentials[key], squares[key], margins, coef[key])
+    return is_marked
 
 
 play_learners = kernel(
-    types.void, KEYS, IN3, OUT1, COUNTS, OUT1, OUT3, OUT4, OUT4, types.none, *_META, *_NUMBERS, *_ROOM
+    types.boolean, KEYS, IN3, OUT1, COUNTS, OUT1, OUT3, OUT4, OUT4, types.none, *_META, *_NUMBERS, *_ROOM
 )(_play_learners)
 play_learners_of_keys = kernel(
-    types.void, KEYS, IN3, OUT1, COUNTS, OUT1, SINGLE3, types.none, types.none, SINGLE3, *_META, *_NUMBERS, *_ROOM
+    types.boolean, KEYS, IN3, OUT1, COUNTS, OUT1, SINGLE3, types.none, types.none, SINGLE3, *_META, *_NUMBERS, *_ROOM
 )(_play_learners)
 
 

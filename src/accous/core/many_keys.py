@@ -134,7 +134,7 @@ class KeyShape:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyStack:
-    """Keys that play rounds together.
+    """Keys that run their rounds together.
 
     Attributes
     ----------

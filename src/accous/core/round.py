@@ -18,6 +18,7 @@ from accous.arrays import FloatArray, IntArray
 from accous.core.compiled import AnyFloats, SingleArray
 from accous.core.ensemble import (
     MANY_ROWS,
+    MOST_LEARNERS,
     CompiledRounds,
     EnsembleSettings,
     EnsembleState,
@@ -209,7 +210,8 @@ class CompiledRound:
         self._learners = LearnerKernel(settings)
         self.log_counts = self._learners.log_counts
         # Workspace: the loops write there first and keep Python's lock, so that threads may share it.
-        self._n_blocks = gradient_reference.blocks.shape[0]
+        n_blocks = gradient_reference.blocks.shape[0]
+        self._gradient_room = np.empty((2, MOST_LEARNERS + 1, self._n_coefs)), np.empty((max(2, n_blocks), BLOCK))
         self._pool_room = np.empty(N_SHAPES), np.empty(N_SHAPES), np.empty(self._n_reference)
         self._filter_room = np.empty(N_SHAPES + n_slots), np.empty(N_FILTERS)
 
@@ -240,7 +242,9 @@ class CompiledRound:
         )
         # With a small reference, sum the batch in the same way: if both are equal, so are their terms.
         has_few = self._is_single or (n_rows < MANY_ROWS and self._has_many_rows)
-        points, sums = np.empty((2, most, self._n_coefs))
+        (points, sums), scores = self._gradient_room
+        if n_rows > scores.size:
+            scores = np.empty((-(-n_rows // BLOCK), BLOCK))
         gradients = np.empty((len(active), most, self._n_coefs))
         ratios, slot_ratios = np.empty(n_rows), np.empty((self._n_slots, n_rows))
         read(
@@ -256,7 +260,7 @@ class CompiledRound:
             -0.5 / len(reference.features),
             UNCUT,
             points,
-            np.empty((max(2, self._n_blocks, -(-n_rows // BLOCK)), BLOCK)),
+            scores,
             sums,
             gradients,
             ratios,
@@ -369,8 +373,10 @@ class OneModelRounds(CompiledRound):
             slice(layout.parts[name][0], layout.parts[name][0] + layout.parts[name][1][0]) for name in names
         )
 
-    def after(self, model: OneModel, batch: FloatArray, step_size: float) -> tuple[OneModel, SeenRows]:
-        """Return the model after a round, and the batch as its candidates saw it before; ``model`` is not changed.
+    def after(
+        self, model: OneModel, batch: FloatArray, step_size: float
+    ) -> tuple[OneModel, tuple[FloatArray, FloatArray]]:
+        """Return the model after a round, and ratios of the batch before it, for ``seen``; ``model`` is not changed.
 
         Parameters
         ----------
@@ -380,8 +386,7 @@ class OneModelRounds(CompiledRound):
         step_size : float
         """
         n_rows, arrays = len(batch), self._copied(model)
-        ratios, slot_ratios = self.run(arrays, _FIRST, batch, np.array([0, n_rows]), np.array([step_size]))
-        seen = SeenRows(ratios, slot_ratios, slot_ratios[:0], *self._before(model))
+        of_batch = self.run(arrays, _FIRST, batch, np.array([0, n_rows]), np.array([step_size]))
         of_reference = self.ratios(arrays, _FIRST)
         pooled, sums = self.pool(arrays, _FIRST, of_reference)[0], np.empty(self._n_reference)
         moved = add_to_look(pooled, model.look_ratios, max(model.look_rounds, 1), sums)
@@ -412,16 +417,16 @@ class OneModelRounds(CompiledRound):
             # The ratio in use is a function of the state, so that a model that was saved goes on with the same bits.
             in_use = after.arrays._replace(holds=np.array([after.hold]))
             after = after._replace(pooled=self.pool(in_use, _FIRST, of_reference)[0])
-        return after, seen
+        return after, of_batch
 
-    def _before(self, model: OneModel) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the means, factors and proportions that the candidates had before a round."""
+    def seen(self, model: OneModel, ratios: FloatArray, slot_ratios: FloatArray) -> SeenRows:
+        """Return a batch as its candidates saw it, given the model before the round and what ``after`` returned."""
         row, hold = model.arrays.parts[0], model.hold
         shares = row[self._shares]
         if hold:
             shares = (1.0 - hold) * shares
             shares[:N_CAUTIOUS] += hold * row[self._cautious]
-        return row[self._means], model.arrays.factors[0], shares
+        return SeenRows(ratios, slot_ratios, slot_ratios[:0], row[self._means], model.arrays.factors[0], shares)
 
     def share_in_use(self, model: OneModel) -> float:
         """Return the share of the pool on other candidates than the ratio 1."""
@@ -432,8 +437,9 @@ class OneModelRounds(CompiledRound):
     def _note(self, arrays: RoundArrays, shares: FloatArray) -> None:
         """Add the theta and the proportions after a round to the sums of the look."""
         row = arrays.parts[0]
-        row[self._look_coef] += arrays.coef[0]
-        row[self._look_shares] += shares
+        look_coef, look_shares = row[self._look_coef], row[self._look_shares]
+        look_coef += arrays.coef[0]
+        look_shares += shares
 
     def _copied(self, model: OneModel) -> RoundArrays:
         """Return arrays for a round to write into, with room for the learners of the next round."""

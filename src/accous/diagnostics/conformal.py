@@ -40,8 +40,8 @@ def conformal_limits(scores: FloatArray, weights: FloatArray, row_weights: Float
 
 
 # In labels, what the reference counts beside them; in rows of the stream, after how many a label counts half; and how
-# far one label moves the level.
-_REFERENCE_COUNTS, _HALF_LIFE, _RATE = 50.0, 2_000.0, 0.005
+# far labels that came together move the level, by the share of them that was outside.
+_REFERENCE_COUNTS, _HALF_LIFE, _RATE = 50.0, 2_000.0, 0.2
 FEWEST_LATE, _MOST_LATE = 25, 2_000
 
 
@@ -51,12 +51,12 @@ def with_feedback(
     r"""Return scores, weights and level for `conformal_limits`, corrected by labels that came (Gibbs and Candes, 2021).
 
     Scores of labelled rows join those of the reference, which counts as 50 labels; they fade. The level starts at
-    alpha, and every label moves it by
+    alpha, and labels that came together, at least 25, move it once by
 
-    .. math:: \alpha_{t+1} = \alpha_t + 0.005 \, (\alpha - [\text{the row was outside}]) ,
+    .. math:: \alpha_{t+1} = \alpha_t + 0.2 \, (\alpha - \text{share of their rows outside}) ,
 
-    where a row is judged by what was known before its label came. So the share of labelled rows outside tends to alpha
-    whatever the stream does.
+    where all of them are judged by what was known before. So the share of labelled rows outside tends to alpha, unless
+    the stream keeps going beyond all that was ever seen.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def with_feedback(
     >>> reference, late = np.linspace(0.0, 1.0, 100), np.random.default_rng(0).uniform(0.0, 3.0, 500)
     >>> found = with_feedback(reference, np.ones(100), late, 10 * np.arange(500), 5_000, alpha=0.1)
     >>> print(conformal_limits(*found[:2], np.zeros(1), found[2]).round(1))
-    [2.7]
+    [2.6]
     """
     late, arrived = late[-_MOST_LATE:], arrived[-_MOST_LATE:]
     given = weights * (_REFERENCE_COUNTS / max(float(weights.sum()), 1e-300))
@@ -85,12 +85,10 @@ def with_feedback(
         order = np.argsort(known, kind="stable")
         counts = np.concatenate((given, _fading(arrived[first] - arrived[:first])))[order]
         shares = np.concatenate(([0.0], np.cumsum(counts) / counts.sum()))
-        for share in shares[np.searchsorted(known[order], late[first:last])].tolist():
-            is_outside = share >= 1.0 - level
-            level = min(1.0, max(-_RATE, level + _RATE * (alpha - is_outside)))
+        is_outside = shares[np.searchsorted(known[order], late[first:last])] >= 1.0 - level
+        # Above 0: the largest score is the last limit, as an interval without ends would say nothing.
+        level = min(1.0, max(1e-9, level + _RATE * (alpha - float(is_outside.mean()))))
         first = last
-    # The largest score is the last limit: an interval without ends would say nothing.
-    level = min(max(level, 1e-9), 1.0)
     return np.concatenate((scores, late)), np.concatenate((given, _fading(now - arrived))), level
 
 

@@ -85,13 +85,13 @@ class Backtest:
 
     @property
     def sentences(self) -> tuple[str, str]:
-        """Two sentences: about the error from the weighted reference, and about adaptation."""
+        """Two sentences: about the error estimated without labels, and about adaptation."""
         if self.evidence is None:
             return "The backtest could not estimate any error: the reference has too few rows of some class.", ""
         errors = np.array([(look.error_fixed, look.estimate_fixed) for look in self.looks])
         truth, estimate = map(self.scale.shown, np.nanmean(errors, axis=0).tolist())
-        mean = f"mean of {count(len(self.looks), 'look')}"
-        first = f"Backtest: {self.scale.name} from the weighted reference {estimate}, true {truth} ({mean})."
+        mean = f"mean of {count(len(self.looks), 'window')}"
+        first = f"Backtest: {self.scale.name} estimated without labels {estimate}, true {truth} ({mean})."
         guard, gain = self.guard, self.evidence.gain
         if guard is NEVER:
             return first, guard.sentence

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Integral
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -327,11 +327,12 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         if "feature_names_in_" in attributes:
             X_batch = select_columns(self, X_batch)
         rows = self._read(X_batch, reset=False, min_rows=0)
-        predicted, n_rows = None, len(rows) if self._has_numbers else count_rows(rows)
+        predicted, n_rows = None, len(rows) if isinstance(rows, np.ndarray) else count_rows(rows)
         if n_rows == 0:
             return self.task_.none
+        # The lock stands for no other context: to enter it again costs less than `nullcontext`.
         lock = attributes.get(LOCK_NAME) or self.lock()
-        with lock, nullcontext() if self.rules_.has_numbers else naming_values(X_batch, self.reference_):
+        with lock, lock if self.rules_.has_numbers else naming_values(X_batch, self.reference_):
             if predicts:
                 predicted = self._predicted("predict", rows)
             if (self.refit, self.adaptation) != self.rules_.chosen:
@@ -342,7 +343,7 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
             read, alarm = None, None
             if known is not None and known.state is before:
                 read, alarm = known.read, known.known_alarm
-            with nullcontext() if self.rules_.limits_blas else one_blas_thread():
+            with lock if self.rules_.limits_blas else one_blas_thread():
                 after = self.state_ = run_round(self.rules_, before, rows, X_batch, n_rows, read, alarm)
             attributes.pop("_snapshot", None)  # it would keep the state before alive
         if (
@@ -591,10 +592,10 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         self.state_ = replace(self._with_alarm(self.state_), learning=learning)
         vars(self).pop("_snapshot", None)
 
-    def restore_learning(self, learning: Learning) -> None:
-        """Take up what was learned from labels from a file; the predictor is fitted when it is first used."""
-        if learning.weight > 0.0:
-            learning = replace(learning, fitted=Fitted(lambda: self._fit_learned(learning)))
+    def restore_learning(self, learning: Learning | None) -> None:
+        """Take up what was learned from labels before; the predictor is fitted when it is first used."""
+        if learning is not None and learning.weight > 0.0:
+            learning = replace(learning, fitted=Fitted(partial(self._fit_learned, learning)))
         self._replace_learning(learning)
 
     def _fit_learned(self, learning: Learning) -> Any:
@@ -1160,7 +1161,7 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
             rows = self._read(self._narrow(X), reset=False, min_rows=min_rows)
             return np.concatenate((rows, X[:, self.n_features_in_ :]), axis=1)
         if self._has_numbers:
-            return read_rows(self, X, reset=reset, min_rows=min_rows, takes_missing=self._takes_missing)
+            return read_rows(self, X, reset=reset, min_rows=min_rows, takes_missing=self.estimator is not None)
         rows = read_frame(self, X, reset=reset, min_rows=min_rows)
         # Rows that the ratio could not learn from are not predicted either.
         is_plain = isinstance(getattr(self.ratio, "feature_map", "standardize"), str)
@@ -1585,7 +1586,7 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
 
         The probability holds as long as the estimated ratio is right and P(y | x) stays. On real streams it often does
         not (docs/trust.md). From 25 labels on, ``observe`` corrects the intervals: in the long run, 1 - alpha of the
-        labelled rows are inside, whatever the stream does.
+        labelled rows are inside, unless the stream keeps leaving all that was seen.
 
         The intervals are conformal, weighted by the current ratios: prediction plus and minus the weighted quantile of
         the residuals of the reference, from fits without the row. They are as wide where the noise is small as where it

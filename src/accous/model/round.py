@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -379,7 +378,7 @@ def run_round(
     """
     this_round = before.n_rounds + 1
     # Ratio estimators replace what they have learned and never modify it, so a shallow copy learns independently.
-    ratio = copy(before.ratio)
+    ratio = before.ratio.__copy__()
     read = rows if rules.shares_rows else ratio.read(X_batch)
     batch_ratios = ratio.run(read)
     numbers = rows if rules.has_numbers else ratio.batch_as_numbers(read)

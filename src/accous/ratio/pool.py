@@ -206,7 +206,7 @@ class PooledRatio(LinearRatio):
     pooling_: RatioPool | None = field(init=False)
     _compiled: OneModelRounds | None = field(init=False)
     _learned: _Learned = field(init=False)
-    _seen_batch: SeenRows | None = field(init=False)
+    _seen_batch: SeenRows | tuple[OneModel, FloatArray, FloatArray] | None = field(init=False)
 
     @property
     def state_(self) -> Any:
@@ -364,8 +364,8 @@ class PooledRatio(LinearRatio):
             if model is None:
                 assert learned.in_use is not None
                 model = self._compiled.model_of(learned.ensemble, learned.in_use.state)
-            model, self._seen_batch = self._compiled.after(model, batch, step_size)
-            self._learned = _Learned(model)
+            after, of_batch = self._compiled.after(model, batch, step_size)
+            self._learned, self._seen_batch = _Learned(after), (model, *of_batch)
             return np.empty(0)
         if self.pooling_ is None or self.in_use_ is None:
             return super()._learn(X, batch, step_size)
@@ -388,6 +388,9 @@ class PooledRatio(LinearRatio):
         assert self.pooling_ is not None
         assert self._seen_batch is not None
         seen, self._seen_batch = self._seen_batch, None
+        if not isinstance(seen, SeenRows):
+            assert self._compiled is not None
+            seen = self._compiled.seen(*seen)
         return self.pooling_.mixed(seen)
 
     def __getstate__(self) -> dict[str, Any]:

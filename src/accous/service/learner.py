@@ -313,6 +313,7 @@ class Executor:
         """Learn from labels that were counted just now; return from how many in all, 0 if that has to wait for more."""
         model, store = self._table_model, self._store
         before = model.learned_
+        model.remember_before(store.position.n_batches)
         if not may_learn:
             only_measure(model, store)
         try:

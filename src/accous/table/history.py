@@ -183,7 +183,7 @@ class History:
         time: float | None = None,
         read: Callable[[], Snapshot] | None = None,
     ) -> None:
-        """Record a round that the model has just played.
+        """Record a round that the model has just run.
 
         Parameters
         ----------

@@ -123,6 +123,7 @@ class LabelJob:
     def _count(self, store: Store, new: pl.DataFrame, corrected: pl.DataFrame) -> None:
         """Measure with labels that the store has just got, then learn from them."""
         model = self.table_model
+        model.remember_before(store.position.n_batches)
         if corrected.height:
             model.recount_labels(store)
         else:
@@ -149,6 +150,7 @@ class LabelJob:
         with self.open_store() as store, store.changing():
             n_rows = store.forget(keys)
             if n_rows:
+                self.table_model.before_labels = None
                 self._save_recounted(store)
         return n_rows
 
@@ -261,11 +263,16 @@ def only_measure(model: TableModel, store: Store) -> None:
 
 
 def learn_from_store(model: TableModel, store: Store) -> None:
-    """Learn from all labels that came, as if there had been no others."""
+    """Learn from all labels that came, as if there had been no others.
+
+    After the last file was taken back, that is what had been learned before it.
+    """
     start, n_batches = first_id(model.settings, model.label), store.position.n_batches
     only = [batch for batch in model.settings.get("measured_only", []) if batch <= n_batches]
     if only != model.settings.get("measured_only", []):
         model.settings = model.settings | {"measured_only": only}
+    if model.take_back(n_batches + 1):
+        return
     # Labels that came with their rows are batch 0: they are for measuring.
     rows = store.labelled().filter((pl.col("label_batch") > 0) & ~pl.col("label_batch").is_in(only))
     rows = rows.drop_nulls("features").sort("id").tail(MOST_LABELS)

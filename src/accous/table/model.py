@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from accous.arrays import FloatArray, IntArray, from_plain, to_plain
 from accous.checkpoint.codecs import read_data
 from accous.checkpoint.files import expecting_own_content, read_consistently
-from accous.checkpoint.folder import load_with, save_with
+from accous.checkpoint.folder import learning_from_plain, learning_to_plain, load_with, save_with
 from accous.diagnostics.coverage import (
     NOTHING_FOUND,
     ROUNDS_BETWEEN_COLUMN_LOOKS,
@@ -38,7 +38,7 @@ from accous.diagnostics.status import Reason, Status
 from accous.exceptions import CheckpointError, DataError, ParameterError
 from accous.model.backtest import Backtest
 from accous.model.estimators import AdaptiveEstimator
-from accous.model.learning import LearningEvent
+from accous.model.learning import Learning, LearningEvent
 from accous.model.pair import AUTO, LINEAR, LinearAndTrees, make_trees
 from accous.model.performance import AlarmWatch, Drift, MovedColumn, TellsStatus
 from accous.model.round import log_onsets
@@ -52,6 +52,7 @@ from accous.table.columns import (
     Block,
     CategoryColumn,
     ColumnEncoder,
+    ColumnPlan,
     Features,
     Mark,
     Marks,
@@ -609,7 +610,7 @@ def predict_and_adapt(
     learns_first: bool,
     needs_ratio: bool,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Play a round of the model; return scores, unless they are known, and ratios of its rows, NaN if not needed."""
+    """Run a round of the model; return scores, unless they are known, and ratios of its rows, NaN if not needed."""
     if learns_first:
         model.adapt(X)
         return kind.scores(model, X), ratios_of(model, X, needs_ratio=needs_ratio)
@@ -630,6 +631,63 @@ def ratios_of(model: AdaptiveEstimator, X: NDArray[np.float64], *, needs_ratio: 
 
 
 Frame = TypeVar("Frame")
+
+
+@dataclass(frozen=True, eq=False)
+class BeforeLabels:
+    """What was learned before a file of labels.
+
+    Attributes
+    ----------
+    batch : int
+        The number of the file.
+    learning : Learning, optional
+    extra : tuple
+        Plans of columns that only labelled rows have.
+    rows : dict of int to str
+        As `TableModel.label_rows`.
+    """
+
+    batch: int
+    learning: Learning | None
+    extra: tuple[ColumnPlan, ...]
+    rows: dict[int, str]
+
+    def to_plain(self, still: dict[int, str]) -> dict[str, Any]:
+        """Return this as plain values, without the rows that are kept still."""
+        learning, gone = self.learning, {number: text for number, text in self.rows.items() if number not in still}
+        if learning is not None:
+            learning = replace(learning, kept=replace(learning.kept, rows=learning.kept.rows[:0]))
+        return {
+            "batch": self.batch,
+            "learning": learning_to_plain(learning),
+            "extra": [plan_to_json(plan) for plan in self.extra],
+            "gone": _rows_to_plain(gone),
+        }
+
+
+def _before_from_plain(
+    plain: dict[str, Any] | None, still: dict[int, str], encoder: ColumnEncoder
+) -> BeforeLabels | None:
+    if plain is None:
+        return None
+    learning, extra = learning_from_plain(plain["learning"]), tuple(map(plan_from_json, plain["extra"]))
+    rows: dict[int, str] = {}
+    if learning is not None:
+        known, ids = still | _rows_from_plain(plain["gone"]), learning.kept.ids.tolist()
+        rows = {number: known[number] for number in ids}
+        features = features_from_json(pl.Series(list(rows.values()), dtype=pl.String), replace(encoder, extra=extra))
+        assert features is not None
+        learning = replace(learning, kept=replace(learning.kept, rows=features.X))
+    return BeforeLabels(plain["batch"], learning, extra, rows)
+
+
+def _rows_to_plain(rows: dict[int, str]) -> dict[str, NDArray[Any]]:
+    return {"ids": np.array(list(rows), dtype=np.int64), "rows": np.array(list(rows.values()), dtype=np.str_)}
+
+
+def _rows_from_plain(plain: dict[str, NDArray[Any]]) -> dict[int, str]:
+    return dict(zip(plain["ids"].tolist(), plain["rows"].tolist(), strict=True))
 
 
 @dataclass(kw_only=True, repr=False)
@@ -668,6 +726,8 @@ class TableModel(TellsStatus, Lockable):
         How much of the log of ``accous serve`` the model contains.
     label_rows : dict of int to str
         The rows whose labels are learned from, as JSON, by id.
+    before_labels : BeforeLabels, optional
+        What was learned before the last file of labels, which can be taken back.
     """
 
     model: AdaptiveEstimator
@@ -681,6 +741,7 @@ class TableModel(TellsStatus, Lockable):
     stored: StorePosition = field(default_factory=StorePosition)
     log_position: LogPosition | None = None
     label_rows: dict[int, str] = field(default_factory=dict)
+    before_labels: BeforeLabels | None = None
 
     def __repr__(self) -> str:
         """Return one line: the label, and how many columns, rounds and reference rows there are."""
@@ -791,7 +852,7 @@ class TableModel(TellsStatus, Lockable):
         times: NDArray[np.float64] | None = None,
         needs_ratio: bool = True,
     ) -> RoundResult:
-        """Play one round on encoded rows; every round of `step` and of ``accous adapt`` is played here.
+        """Run one round on encoded rows, as `step` and ``accous adapt`` do.
 
         Parameters
         ----------
@@ -1007,6 +1068,24 @@ class TableModel(TellsStatus, Lockable):
                 self.learn(new["features"].to_list(), new["given"], **given, is_due=is_due)
             elif is_due:
                 self._learn_again()
+
+    def remember_before(self, batch: int) -> None:
+        """Remember what is learned now, so that the file of labels of this number can be taken back."""
+        with self.lock():
+            extra, rows = self.encoder.extra, dict(self.label_rows)
+            self.before_labels = BeforeLabels(batch, self.model.state_.learning, extra, rows)
+
+    def take_back(self, batch: int) -> bool:
+        """Return to what was learned before this file of labels, if that is remembered."""
+        with self.lock():
+            before = self.before_labels
+            if before is None or before.batch != batch:
+                return False
+            # First the columns: whoever predicts meanwhile may have fewer than the model reads, not more.
+            self.encoder = replace(self.encoder, extra=before.extra)
+            self.label_rows, self.before_labels = before.rows, None
+            self.model.restore_learning(before.learning)
+            return True
 
     def _learn_again(self) -> None:
         """Learn the categories of the kept rows, and refit on them."""
@@ -1357,6 +1436,7 @@ _FORMAT = 2  # 1: nothing is remembered about the columns of the reference
 def save_table_model(table_model: TableModel, folder: Path) -> None:
     """Save to a folder; a crash at any moment leaves the previous save whole."""
     with table_model.lock():
+        before = table_model.before_labels
         # Labels change the settings and the columns too.
         attached = {
             "format": _FORMAT,
@@ -1372,10 +1452,8 @@ def save_table_model(table_model: TableModel, folder: Path) -> None:
             "stored": to_plain(table_model.stored),
             "seasons": to_plain(table_model.seasons),
             "log_position": to_plain(table_model.log_position),
-            "label_rows": {
-                "ids": np.array(list(table_model.label_rows), dtype=np.int64),
-                "rows": np.array(list(table_model.label_rows.values()), dtype=np.str_),
-            },
+            "label_rows": _rows_to_plain(table_model.label_rows),
+            "before_labels": None if before is None else before.to_plain(table_model.label_rows),
         }
         save_with(table_model.model, folder, attached, progress)
 
@@ -1479,12 +1557,11 @@ def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str
 def _restored(model: Any, attached: dict[str, Any], progress: dict[str, Any], folder: Path) -> TableModel:
     if attached["format"] > _FORMAT:
         raise CheckpointError(f"{folder} was written by a newer accous: upgrade accous.")
+    encoder = ColumnEncoder.from_json(attached["columns"])
+    label_rows = _rows_from_plain(progress["label_rows"])
     return TableModel(
         model=model,
-        encoder=replace(
-            ColumnEncoder.from_json(attached["columns"]),
-            extra=tuple(map(plan_from_json, attached.get("extra_columns", []))),
-        ),
+        encoder=replace(encoder, extra=tuple(map(plan_from_json, attached.get("extra_columns", [])))),
         label=attached["label"],
         settings=attached["settings"],
         history=History.from_plain(progress["history"]),
@@ -1493,5 +1570,6 @@ def _restored(model: Any, attached: dict[str, Any], progress: dict[str, Any], fo
         watch=watch_from_plain(progress["watch"]),
         stored=from_plain(StorePosition | None, progress.get("stored")) or StorePosition(),
         log_position=from_plain(LogPosition | None, progress["log_position"]),
-        label_rows=dict(zip(*(progress["label_rows"][name].tolist() for name in ("ids", "rows")), strict=True)),
+        label_rows=label_rows,
+        before_labels=_before_from_plain(progress["before_labels"], label_rows, encoder),
     )
