@@ -180,8 +180,6 @@ def draw_pool() -> None:
     """Draw the pictures of docs/pool.md."""
     stream = GaussianStream(SquareShift(period=POOL_PERIOD), n_rounds=POOL_ROUNDS, random_state=7)
     sizes, ratios = follow_ratios(stream)
-    for name, values in sizes.items():
-        print(f"{name}: {count_spikes(values)} spikes of the effective sample size")
     save_png(lambda: draw_effective_rows(stream, sizes), "pool-effective-rows")
     save_png(lambda: draw_ratios(stream, ratios), "pool-ratios")
     save_png(lambda: draw_proportions(RegimeStream("three", POOL_ROUNDS, 1, 4)), "pool-proportions")
@@ -192,7 +190,7 @@ def _last_rare_round(stream: GaussianStream) -> int:
 
 
 def follow_ratios(stream: GaussianStream) -> tuple[dict[str, list[float]], dict[str, FloatArray]]:
-    """Return effective sample sizes after every round, and the ratios of the reference at the end of a stretch."""
+    """Return effective sample sizes after every round, and the ratios of the reference before the last switch."""
     X, _ = stream.reference()
     models = dict(zip(ESTIMATES, (OnlineDensityRatio(pool="none").fit(X), OnlineDensityRatio().fit(X)), strict=True))
     sizes: dict[str, list[float]] = {name: [] for name in models}
@@ -204,13 +202,6 @@ def follow_ratios(stream: GaussianStream) -> tuple[dict[str, list[float]], dict[
             if number == _last_rare_round(stream):
                 ratios[name] = model.reference_ratio_.copy()
     return sizes, ratios
-
-
-def count_spikes(sizes: list[float]) -> int:
-    """Count the rounds with half as many effective rows again as before, more than ten rounds after a switch."""
-    since_switch = np.arange(len(sizes)) % POOL_PERIOD
-    is_spike = np.array(sizes[1:]) > 1.5 * np.array(sizes[:-1])
-    return int((is_spike & (since_switch[1:] > 10)).sum())
 
 
 def draw_effective_rows(stream: GaussianStream, sizes: dict[str, list[float]]) -> Figure:

@@ -1,6 +1,6 @@
 """Keys: what a step costs beside a bare loop, how large states are, and how accurate keys are.
 
-    python -m benchmarks.keyed [--speed | --page]
+    python -m benchmarks.keyed
 
 All times are processor time; the loop is `AdaptiveClassifier.adapt` over the same rounds of the same keys, one model
 each, and the bare arithmetic is that of `benchmarks.speed` for the same models.
@@ -8,7 +8,6 @@ each, and the bare arithmetic is that of `benchmarks.speed` for the same models.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -111,7 +110,7 @@ def speed() -> None:
     found["step_many"] = min(together(adapter, many) for _ in range(3))
     print("processor time of a round of 5 rows of one key (200 rounds, 12 columns, 1,000 reference rows)")
     for name, best in found.items():
-        print(f"  {name:15} {best:7.0f} us   {best / bare:5.2f} of bare arithmetic")
+        print(f"  {name:15} {best:7.0f} us   {best / bare:5.2f} of bare arithmetic   {best / adapt:5.2f} of adapt")
 
 
 def sizes() -> None:
@@ -138,7 +137,7 @@ def page() -> None:
 
 
 def accuracy() -> None:
-    """Error of keys beside the classifier's on streams with labels."""
+    """Error of keys beside the classifier's on streams with labels, and how often both predict the same."""
     print("error of the adapted predictions, classifier and key on the same streams (300 rounds of 5 rows)")
     for period, seeds in ((40, range(100, 104)), (100, range(104, 108)), (300, range(108, 112))):
         errors = []
@@ -146,27 +145,24 @@ def accuracy() -> None:
             stream = GaussianStream(SineShift(period=period), n_rounds=300, batch_size=ROUND_SIZE, random_state=seed)
             X, y = stream.reference()
             model, key = AdaptiveClassifier().fit(X, y), KeyedAdapter(AdaptiveClassifier().fit(X, y), round_size=5)
-            state, wrong = None, np.zeros(3)
+            state, wrong = None, np.zeros(4)
             for batch in stream:
                 state, predictions, _ = key.step(state, batch.X)
-                wrong += [
-                    np.sum(model.step(batch.X) != batch.y),
-                    np.sum(np.asarray(predictions) != batch.y),
-                    np.sum(model.predict_fixed(batch.X) != batch.y),
-                ]
+                fixed, predicted, of_key = model.predict_fixed(batch.X), model.step(batch.X), np.asarray(predictions)
+                pairs = (predicted, batch.y), (of_key, batch.y), (fixed, batch.y), (of_key, predicted)
+                wrong += [np.sum(one != other) for one, other in pairs]
             errors.append(wrong / (300 * ROUND_SIZE))
-        classifier, keyed, fixed = 100 * np.mean(errors, axis=0)
-        print(f"  period {period:4}   classifier {classifier:5.2f} %   key {keyed:5.2f} %   fixed {fixed:5.2f} %")
+        classifier, keyed, of_fixed, unlike = 100 * np.mean(errors, axis=0)
+        print(
+            f"  period {period:4}   classifier {classifier:5.2f} %   key {keyed:5.2f} %   fixed {of_fixed:5.2f} %",
+            end="",
+        )
+        print(f"   same prediction {100 - unlike:6.2f} %")
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--speed", action="store_true", help="only the processor time of a round")
-    parser.add_argument("--page", action="store_true", help="only the bytes that a stream writes for one row")
-    chosen = parser.parse_args()
-    only = speed if chosen.speed else page if chosen.page else None
-    for part in (only,) if only else (speed, sizes, page, accuracy):
+    for part in (speed, sizes, page, accuracy):
         part()
 
 

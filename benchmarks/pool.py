@@ -3,18 +3,16 @@
 ``python -m benchmarks.pool`` measures everything; ``--only`` names parts:
 
 - headline: Gaussian streams with 12 columns, 1,000 reference rows and 1 or 5 rows a round; 10,000 rounds
-- gaussian: one of columns (2, 64), reference rows (300, 10,000) and rows a round (50) changed
 - regimes: three and six regimes, and a weekly cycle
 
 Every case is kept in ``benchmarks/results/pool.json`` as soon as it is finished, in place of an earlier run of the same
 case with the same seeds and rounds. A mark of docs/pool.md says which rows a table shows:
-``<!-- table pool PART SETTING=VALUE ... -->``, where ``match`` is a text in a case's name.
+``<!-- table pool PART SETTING=VALUE ... -->``.
 """
 
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -184,36 +182,18 @@ class Case:
     errors: Callable[[Sequence[Arm], int], Errors]
 
 
-# Features, reference rows and rows a round: one of them differs from the headline's.
-SIZES = ((2, 1000, 1), (12, 300, 1), (12, 1000, 50), (12, 10_000, 1), (64, 1000, 1))
-
-
-def _gaussian_case(shift: str, sizes: tuple[int, ...], n_rounds: int) -> Case:
-    n_features, n_reference, batch_size = sizes
-    options = {"n_features": n_features, "n_reference": n_reference}
-
-    def make(seed: int) -> Any:
-        return get_problem("gaussian").make(Setting(shift, batch_size, n_rounds, seed, options))
-
-    label = f"d = {n_features}, N_0 = {n_reference:,}, N_t = {batch_size}, {_told(shift)}"
-    settings = {"shift": shift, **options, "batch_size": batch_size, "n_rounds": n_rounds}
-    return Case(label, settings, partial(exact_errors, make, (LIMIT, ORACLE)))
-
-
-def _told(shift: str) -> str:
-    return "standing still" if shift == "none" else shift
-
-
 def headline(options: argparse.Namespace) -> Iterator[Case]:
     """Yield the streams of the headline figures."""
+    n_rounds, sizes = options.rounds or 10_000, {"n_features": N_FEATURES, "n_reference": N_REFERENCE}
     for batch_size, shift in product((1, 5), (*MOVING, "none")):
-        yield _gaussian_case(shift, (12, 1000, batch_size), options.rounds or 10_000)
+        make = partial(_gaussian_stream, shift, batch_size, n_rounds, sizes)
+        label = f"d = 12, N_0 = 1,000, N_t = {batch_size}, {'standing still' if shift == 'none' else shift}"
+        settings = {"shift": shift, **sizes, "batch_size": batch_size, "n_rounds": n_rounds}
+        yield Case(label, settings, partial(exact_errors, make, (LIMIT, ORACLE)))
 
 
-def gaussian(options: argparse.Namespace) -> Iterator[Case]:
-    """Yield the other Gaussian streams."""
-    for sizes, shift in product(SIZES, MOVING):
-        yield _gaussian_case(shift, sizes, options.rounds or 3_000)
+def _gaussian_stream(shift: str, batch_size: int, n_rounds: int, sizes: dict[str, Any], seed: int) -> Any:
+    return get_problem("gaussian").make(Setting(shift, batch_size, n_rounds, seed, sizes))
 
 
 def regimes(options: argparse.Namespace) -> Iterator[Case]:
@@ -227,11 +207,10 @@ def regimes(options: argparse.Namespace) -> Iterator[Case]:
 
 PARTS: dict[str, Callable[[argparse.Namespace], Iterator[Case]]] = {
     "headline": headline,
-    "gaussian": gaussian,
     "regimes": regimes,
 }
 # Seeds of the headline were not used to choose any constant.
-SEEDS = {"headline": "40-44", "gaussian": "40-42", "regimes": "40-42"}
+SEEDS = {"headline": "40-44", "regimes": "40-42"}
 
 
 # --- measure ------------------------------------------------------------------------------------------------------
@@ -263,8 +242,8 @@ def _run_of(row: Row) -> Row:
 
 
 def table_of(name: str) -> str | None:
-    """Return the table of a mark such as ``pool gaussian n_rounds=1000 seeds=80 match=Squ``."""
-    where, part, *settings = shlex.split(name)
+    """Return the table of a mark such as ``pool regimes n_rounds=1500 seeds=80``."""
+    where, part, *settings = name.split()
     if where != "pool":
         return None
     wanted = dict(each.split("=", maxsplit=1) for each in settings)
@@ -276,8 +255,6 @@ def table_of(name: str) -> str | None:
 
 
 def _has(row: Row, name: str, value: str) -> bool:
-    if name == "match":
-        return value in row["case"]
     return bool(row["seeds"] == seed_numbers(value)) if name == "seeds" else str(row.get(name)) in value.split(",")
 
 

@@ -28,11 +28,6 @@ from accous_bench.grid import expected_excess_loss, scored_rounds
 from accous_bench.problems import SHIFTS
 from benchmarks.pages import IMAGES, RESULTS, keep_part, kept
 
-__all__ = [
-    "base_bound", "draw", "excess_risks", "interval_regrets", "meta_bound", "ratio_errors_and_risks",
-    "regrets_and_ratio_errors", "theorem_regrets",
-]  # fmt: skip
-
 LENGTHS, SEEDS = (500, 1000, 2000, 4000, 8000), range(5)
 N_FRESH_ROWS = 2000
 _COLORS = ("#0072B2", "#D55E00")

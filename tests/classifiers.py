@@ -30,8 +30,8 @@ class LinearTilt(NoShift):
         super()._start(X)
         self.tilt_ = (1.0, 0.0)
 
-    def _play(self, X):
-        super()._play(X)
+    def _run_round(self, X):
+        super()._run_round(X)
         self.tilt_ = (float(X[0, 0]), float(X[0, 1]))
 
     def _ratio(self, X):

@@ -23,10 +23,10 @@ BASES = {
     "AccousError": (Exception,),
     "CheckpointError": (exceptions.AccousError,),
     "DataError": (exceptions.AccousError, ValueError),
+    "DataWarning": (UserWarning,),
     "LockedError": (exceptions.CheckpointError,),
     "MissingExtraError": (exceptions.AccousError, ImportError),
     "ParameterError": (exceptions.AccousError, ValueError),
-    "TrapWarning": (UserWarning,),
 }
 
 

@@ -42,22 +42,15 @@ __all__ = [
     "streams",
 ]
 
-_HOME_OF_NAME = {
-    "AccousError": "accous.exceptions",
-    "AdaptiveClassifier": "accous.model.estimators",
-    "AdaptiveRegressor": "accous.model.estimators",
-    "KLIEP": "accous.ratio.one_step",
-    "KMM": "accous.ratio.one_step",
-    "LogisticRatio": "accous.ratio.one_step",
-    "NoShift": "accous.ratio.online",
-    "OnlineDensityRatio": "accous.ratio.online",
-    "RULSIF": "accous.ratio.one_step",
-    "SingleLearnerRatio": "accous.ratio.online",
-    "ULSIF": "accous.ratio.one_step",
-    "backtest": "accous.model.backtest",
-    "load": "accous.model_folders",
-    "save": "accous.model_folders",
+_NAMES_IN = {
+    "accous.exceptions": ("AccousError",),
+    "accous.model.backtest": ("backtest",),
+    "accous.model.estimators": ("AdaptiveClassifier", "AdaptiveRegressor"),
+    "accous.model_folders": ("load", "save"),
+    "accous.ratio.one_step": ("KLIEP", "KMM", "RULSIF", "ULSIF", "LogisticRatio"),
+    "accous.ratio.online": ("NoShift", "OnlineDensityRatio", "SingleLearnerRatio"),
 }
+_HOME_OF_NAME = {name: module for module, names in _NAMES_IN.items() for name in names}
 _SUBMODULES = {"datasets", "deep", "keyed", "river", "streams"}
 
 

@@ -9,7 +9,7 @@
     └── CheckpointError
         └── LockedError
 
-    TrapWarning           (a UserWarning)
+    DataWarning           (a UserWarning)
 
 Catch `AccousError` to catch every error that the package raises on purpose. Code that catches `ValueError`, as
 scikit-learn's own tools do, keeps working. What needs a fitted model raises an `AccousError` that is also
@@ -20,10 +20,10 @@ __all__ = [
     "AccousError",
     "CheckpointError",
     "DataError",
+    "DataWarning",
     "LockedError",
     "MissingExtraError",
     "ParameterError",
-    "TrapWarning",
 ]
 
 
@@ -53,5 +53,5 @@ class LockedError(CheckpointError):
     """A folder is in use by another process."""
 
 
-class TrapWarning(UserWarning):
+class DataWarning(UserWarning):
     """The reference misleads a model: a column counts its rows or gives the label away, or a class has few rows."""

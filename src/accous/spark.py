@@ -174,18 +174,18 @@ def adapt_table(
 
 
 def _one_bucket(step: BucketStep) -> Callable[[pa.Table], pa.Table]:
-    def play(rows: pa.Table) -> pa.Table:
+    def run(rows: pa.Table) -> pa.Table:
         return step(rows, {})[1]
 
-    return play
+    return run
 
 
 def _two_tables(step: BucketStep) -> Callable[[pa.Table, pa.Table], pa.Table]:
-    def play(rows: pa.Table, known: pa.Table) -> pa.Table:
+    def run(rows: pa.Table, known: pa.Table) -> pa.Table:
         states = newest_states(zip(known.column(step.key).to_pylist(), known.column("state").to_pylist(), strict=True))
         return step(rows, states)[1]
 
-    return play
+    return run
 
 
 # --- What a checkpoint was made with: kept beside it, because a stream that goes on with something else loses

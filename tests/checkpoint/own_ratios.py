@@ -17,7 +17,7 @@ class MeanRatio(RatioEstimator):
     def _start(self, X):
         self.shift_ = np.zeros(X.shape[1])
 
-    def _play(self, X):
+    def _run_round(self, X):
         self.shift_ = (1.0 - self.rate) * self.shift_ + self.rate * X.mean(axis=0)
 
     def _ratio(self, X):
@@ -45,8 +45,8 @@ class CountingMeanRatio(SavedMeanRatio):
         super()._start(X)
         self.n_rounds_ = 0
 
-    def _play(self, X):
-        super()._play(X)
+    def _run_round(self, X):
+        super()._run_round(X)
         self.n_rounds_ += 1
 
     def state_to_plain(self):

@@ -77,9 +77,37 @@ def test_asked_rows_are_as_they_are_and_come_once(model, capsys):
     main(["predict", "model", "stream.csv", "-o", "again.csv", "--key", "id", "--quiet"])
     second = ask("-n", "450", "--key", "id", output="more.csv")
     assert not set(first["id"]) & set(second["id"])
-    assert ask("-n", "100", "--key", "id", output="rest.csv").height == 50
+    third = ask("-n", "40", "--key", "id", output="rest.csv")
+    assert ask("-n", "100", "--key", "id", output="last.csv").height == 10
+    assert not set(third["id"]) & {*first["id"], *second["id"]}
     capsys.readouterr()
     assert main(["ask", "model", "stream.csv", "-n", "5", "-o", "to_label.csv"]) != 0
+
+
+def test_of_a_long_stream_the_newest_rows_are_asked_about(model):
+    pl.concat([pl.read_csv("stream.csv").with_columns(pl.col("id") + 1000 * each) for each in range(1, 4)]).write_csv(
+        "long.csv"
+    )
+    assert main(["ask", "model", "long.csv", "-n", "100", "-o", "few.csv", "--key", "id", "--quiet"]) == 0
+    newest = pl.read_csv("long.csv")["id"].tail(500)
+    assert pl.read_csv("few.csv")["id"].is_in(newest.to_list()).all()
+    chosen = rows_of_store(Path("model"))
+    assert main(["ask", "model", "long.csv", "-n", "400", "-o", "many.csv", "--key", "id", "--quiet"]) == 0
+    many = pl.read_csv("many.csv")["id"]
+    assert len(many) == 400
+    assert not many.is_in(newest.to_list()).all()
+    assert len(chosen) == 2400
+
+
+def test_labels_of_older_rows_count_less(model):
+    """What the state says of now must not rest on rows of long ago that were labelled only now."""
+    truth = pl.read_csv("truth.csv")
+    rows = ask("-n", "300", "--key", "id").select("id").join(truth.select("id", "label"), on="id")
+    rows.write_csv("labels.csv")
+    assert main(["labels", "model", "labels.csv", "--key", "id", "--quiet", "--measure-only"]) == 0
+    labelled = accous.load("model").model.state_.labelled
+    wanted = labelled.arrived[-1] - (rows["id"].max() - rows["id"].sort().to_numpy())
+    assert labelled.arrived.tolist() == wanted.tolist()
 
 
 def test_labels_are_measured_then_learned_and_can_be_taken_back(model, capsys):
@@ -93,7 +121,7 @@ def test_labels_are_measured_then_learned_and_can_be_taken_back(model, capsys):
     assert learned < before - 0.1
     table_model = accous.load("model")
     assert [plan.levels for plan in table_model.encoder.extra] == [["c"]]
-    assert table_model.model.state_.labelled.chosen.tolist() == pytest.approx([1 / 3] * 200)
+    assert table_model.model.state_.labelled.chosen.tolist() == pytest.approx([200 / 500] * 200)
     assert main(["labels", "model", name, "--key", "id", "--quiet"]) == 0  # once more changes nothing
     assert error_of_predictions() == learned
     assert main(["labels", "model", "--undo", "--quiet"]) == 0
@@ -183,13 +211,15 @@ def test_a_file_taken_back_leaves_no_trace_and_labels_do_not_become_younger(fold
     assert main(["adapt", "model", "more.csv", "-o", "more_out.csv", "--key", "id", "--new", "--quiet"]) == 0
     give(here, keys[100:200], labels[100:200])
     before = accous.load("model")
-    assert before.model.state_.labelled.arrived.tolist() == [600] * 100 + [900] * 100
+    # The newest row of a file is as old as the file, and each one before it a row older.
+    arrived = [*range(501, 601), *range(801, 901)]
+    assert before.model.state_.labelled.arrived.tolist() == arrived
     give(here, keys[200:350], ["yes"] * 150)
     with_wrong = rows_of_store(Path("model"))
     shutil.copy(f"model/{STORE_NAME}", "ahead.sqlite")
     assert main(["labels", "model", "--undo", "--quiet"]) == 0
     after, rest = accous.load("model"), pl.read_csv("stream.csv")
-    assert after.model.state_.labelled.arrived.tolist() == [600] * 100 + [900] * 100
+    assert after.model.state_.labelled.arrived.tolist() == arrived
     assert after.predict(rest).equals(before.predict(rest))
     assert after.learned_ == before.learned_
     # Killed after the model was saved and before the store was: the next command takes the file back there too.

@@ -178,6 +178,24 @@ def test_soft_labels_give_the_mean_over_drawn_labels(name, n_classes):
     assert expected == pytest.approx(np.mean(values), abs=4.0 * np.std(values) / np.sqrt(100) + 0.003)
 
 
+@pytest.mark.parametrize(
+    ("name", "counted"),
+    [
+        ("f1:b", lambda true, predicted: "b" in (true, predicted)),
+        ("recall:b", lambda true, _: true == "b"),
+        ("precision:b", lambda _, predicted: predicted == "b"),
+        ("f1_macro", lambda *_: True),
+        ("error", lambda *_: True),
+        ("roc_auc:b", lambda *_: True),
+    ],
+)
+def test_the_rows_that_count_are_those_of_the_denominator(name, counted):
+    y, rows = rows_of(0, 3)
+    classes = ["a", "b", "c"]
+    wanted = np.mean([counted(classes[true], classes[made]) for true, made in zip(y, rows.predicted, strict=True)])
+    assert read_metric(name, classes).share_counted(rows) == pytest.approx(wanted)
+
+
 def test_roc_auc_counts_pairs():
     _, rows = rows_of(2, 2, n=30, ties=True)
     mass, scores = np.random.default_rng(1).uniform(size=(30, 2)), rows.probabilities[:, 1]

@@ -193,6 +193,42 @@ def test_no_error_in_few_labels_is_no_certainty():
     assert now.high > 0.05
 
 
+@pytest.mark.parametrize("name", ["f1", "recall", "precision", "balanced_error", "f1_macro", "precision_macro"])
+def test_intervals_of_a_rare_class_hold_the_truth(name):
+    """Of 100 labels, about ten are of the class and three are predicted so: often none is a hit."""
+    rng, metric, n_times = np.random.default_rng(0), read_metric(name, [0, 1]), 120
+    calibration, (made, y) = calibration_of(), draw(rng, 500 * n_times, shift=-3.0)
+    true, n_held = true_value(metric, made, y), 0
+    for start in range(0, len(y), 500):
+        chosen = start + rng.permutation(500)[:100]
+        labels = Labels(made[chosen], y[chosen], np.ones(100))
+        now = confirmed(metric, calibration, made[start : start + 500], labels)
+        n_held += now.low <= true <= now.high
+    assert n_held >= 0.88 * n_times
+
+
+@pytest.mark.parametrize("n", [3, 40])
+def test_an_interval_of_costs_is_within_them(n):
+    costs = np.array([[0.0, 1.0], [5.0, -1.0]])
+    made, y = draw(np.random.default_rng(0), 40, shift=-3.0)
+    for metric in (read_metric("cost", [0, 1], costs=costs), read_metric("cost", [0, 1], costs=1.0 - np.eye(2))):
+        for now in (
+            expected(metric, calibration_of(), made[:n]),
+            confirmed(metric, calibration_of(), made[:n], Labels(made[:n], y[:n], np.ones(n))),
+        ):
+            assert metric.costs.min() <= now.low < now.value < now.high <= metric.costs.max()
+    error = confirmed(ERROR, calibration_of(), made, Labels(made, y, np.ones(40)))
+    found = confirmed(metric, calibration_of(), made, Labels(made, y, np.ones(40)))
+    assert (found.value, found.low, found.high) == pytest.approx((error.value, error.low, error.high))
+
+
+def test_what_is_expected_of_two_rows_is_known_from_the_reference():
+    """It is the residuals of the reference that vary, and of those there are many."""
+    reference, values = numbers(np.random.default_rng(0), 2000)
+    now = expected(MAE, NumberCalibration.fit(reference, values, windows_of(2000)), reference[:2])
+    assert now.high < 4.0 * now.value
+
+
 def test_labels_decide_from_thirty_on():
     made, y = draw(np.random.default_rng(0), 300)
     labels = Labels(made[:40], y[:40], np.ones(40))
@@ -262,6 +298,7 @@ def test_gaps_tell_windows_that_were_not_expected():
     found = gaps(ERROR, ClassCalibration.fit(made, y, window))
     assert found.argmax() == 4
     assert found[4] > 0.3
+    assert gaps(AUC, ClassCalibration.fit(made, y, window))[4] > 0.3
     reference, values = numbers(np.random.default_rng(0), 1200)
     values = np.where(window == 2, values + 20.0, values)
     assert gaps(MAE, NumberCalibration.fit(reference, values, window)).argmax() == 2

@@ -55,16 +55,25 @@ def test_labels_decide_alone(value, low, high, wanted, code, action):
         (QUIET, 0.1, "healthy", Finding.INPUTS_AS_BEFORE),
         (QUIET, 0.5, "uncertain", Finding.INPUTS_MOVED),
         (History(True, QUIET.gaps, 0.4), 0.5, "healthy", Finding.INPUTS_AS_BEFORE),
-        (History(True, QUIET.gaps, 1.0), 0.9, "uncertain", Finding.INPUTS_MOVED),
+        (History(True, QUIET.gaps, 0.4), 0.7, "uncertain", Finding.INPUTS_MOVED),
         (History(False, QUIET.gaps, 0.2), 0.1, "uncertain", Finding.NO_BACKTEST),
         (History(True, QUIET.gaps[:2], 0.2), 0.1, "uncertain", Finding.NO_BACKTEST),
-        (History(True, QUIET.gaps + 0.2, 0.2), 0.1, "uncertain", Finding.EXPECTED_BEYOND),
+        (History(True, QUIET.gaps + 0.2, 0.2), 0.1, "uncertain", Finding.BACKTEST_SCATTERED),
+        (History(True, QUIET.gaps * 10.0, 0.2), 0.1, "uncertain", Finding.BACKTEST_SCATTERED),
+        (History(True, QUIET.gaps - 0.2, 0.2), 0.1, "healthy", Finding.INPUTS_AS_BEFORE),
     ],
 )
 def test_without_labels_healthy_needs_a_history_that_held(history, drift, wanted, code):
     found = state(ERROR, 0.11, 0.08, 0.14, "expected", fit=0.1, history=history, drift=drift)
     assert (found.state, found.reasons[0].code) == (wanted, code)
     assert found.advice.code == Action.LABEL
+    mirrored = state(AUC, 0.89, 0.86, 0.92, "expected", fit=0.9, history=history, drift=drift)
+    assert mirrored.reasons == found.reasons
+
+
+def test_an_expected_value_beyond_the_tolerance_is_not_healthy():
+    found = state(ERROR, 0.16, 0.10, 0.22, "expected", fit=0.1)
+    assert (found.state, found.reasons[0]) == ("uncertain", Reason(Finding.EXPECTED_BEYOND, 0.16))
 
 
 def test_predictions_that_moved_are_not_healthy_without_labels():

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 
 import accous
 from accous import AdaptiveClassifier, AdaptiveRegressor, backtest
-from accous.exceptions import DataError, ParameterError, TrapWarning
+from accous.exceptions import DataError, DataWarning, ParameterError
 from accous.model.backtest import CUTS, FEWEST_ROWS
 from accous.model.order import read_order
 from tests.classifiers import customer_encoder, customers, drifting_batches, labelled_rows, play
@@ -188,7 +188,7 @@ def test_traps_are_for_fit_to_name():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         backtest(AdaptiveClassifier(), X, X[:, 0] > 0.0)
-    with pytest.warns(TrapWarning) as caught:
+    with pytest.warns(DataWarning) as caught:
         AdaptiveClassifier().fit(X, X[:, 0] > 0.0, order=True)
     assert len(caught) == 1
 

@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from accous import AdaptiveRegressor, NoShift, backtest
 from accous.diagnostics.losses import read_loss
-from accous.exceptions import DataError, ParameterError, TrapWarning
+from accous.exceptions import DataError, DataWarning, ParameterError
 from accous.streams import ConstantShift, GaussianRegressionStream, SquareShift
 from tests.classifiers import LinearTilt, play, tilt
 
@@ -185,7 +185,7 @@ def test_texts_are_pointed_to_the_classifier_and_alpha_of_an_interval_is_a_share
 def test_a_column_that_gives_the_number_away():
     rows = RNG.normal(size=(300, 2))
     y = rows[:, 0] + RNG.normal(size=300)
-    with pytest.warns(TrapWarning, match="'x2'"):
+    with pytest.warns(DataWarning, match="'x2'"):
         AdaptiveRegressor().fit(np.column_stack((rows, np.exp(y))), y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -196,7 +196,7 @@ def test_a_column_that_gives_the_number_away():
 @pytest.mark.parametrize("value", [0.0, 3.0, 1e90])
 def test_a_constant_target_is_predicted_without_error(value, order):
     rows = RNG.normal(size=(300, 2))
-    with pytest.warns(TrapWarning, match="nothing to learn"):
+    with pytest.warns(DataWarning, match="nothing to learn"):
         model = AdaptiveRegressor().fit(rows, np.full(300, value), order=order)
     for shift in (0.0, 1.0):
         play(model, np.split(rows[:60] + shift, 12))

@@ -1,4 +1,4 @@
-"""Recipe: a ratio estimator is a subclass of `RatioEstimator` with `_start`, `_play`, `_ratio` and `reference_ratio_`.
+"""Recipe: a ratio is a subclass of `RatioEstimator` with `_start`, `_run_round`, `_ratio` and `reference_ratio_`.
 
 With ``keeps_record = True`` the classifier holds it back by its record, vetoes it by the labels, and judges it.
 """
@@ -27,7 +27,7 @@ class MeanRatio(RatioEstimator):
     def _start(self, X):
         self.mean_, self.shift_ = X.mean(axis=0), np.zeros(X.shape[1])
 
-    def _play(self, X):
+    def _run_round(self, X):
         self.shift_ = 0.9 * self.shift_ + 0.1 * (X - self.mean_).mean(axis=0)
 
     def _ratio(self, X):
@@ -95,7 +95,7 @@ class GivenRatio(RatioEstimator):
     def _start(self, X):
         pass
 
-    def _play(self, X):
+    def _run_round(self, X):
         pass
 
     def _ratio(self, X):

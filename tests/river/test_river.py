@@ -70,7 +70,7 @@ def learned(n_reference=40, n_rows=40, model=None, **options):
     return model
 
 
-@pytest.mark.filterwarnings("ignore::accous.exceptions.TrapWarning")
+@pytest.mark.filterwarnings("ignore::accous.exceptions.DataWarning")
 @pytest.mark.parametrize(("model", "check"), named_checks())
 def test_rivers_own_checks(model, check):
     check(copy.deepcopy(model))

@@ -359,7 +359,7 @@ class NewtonStepRatio(RatioEstimator):
         self.learner_, self.n_rounds_ = self.start_, 0
         self.max_ratio = self.start_.max_ratio
 
-    def _play(self, X: Any) -> None:
+    def _run_round(self, X: Any) -> None:
         # Learners replace what they know, so the one at the start stays as it is.
         self.learner_, self.n_rounds_ = copy(self.start_).partial_fit(X), self.n_rounds_ + 1
 

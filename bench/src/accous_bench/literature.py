@@ -57,7 +57,7 @@ class WindowRatio(RatioEstimator):
         self.ratio_ = LogisticRatio(max_ratio=self.max_ratio).fit(X)
         self.rows_, self.n_rounds_ = np.empty((0, np.shape(X)[1])), 0
 
-    def _play(self, X: Any) -> None:
+    def _run_round(self, X: Any) -> None:
         self.rows_ = np.concatenate((self.rows_, X))[-int(self.n_rows) :]
         self.ratio_ = copy(self.ratio_).partial_fit(self.rows_)
         self.n_rounds_ += 1

@@ -1,7 +1,7 @@
 """Convert polars frames to nested dicts of arrays and back.
 
-Strings and categories are stored as texts, all other columns as numbers. Arrow IPC would be shorter, but folders of
-the first format must stay readable, so its reader would come on top of this one.
+Strings and categories are stored as texts, all other columns as numbers. Arrow IPC would be shorter, but its compiled
+reader would trust what a folder says.
 """
 
 from __future__ import annotations

@@ -133,6 +133,28 @@ class Metric:
         """Return the derivative by each mass, of the same shape."""
         return self._measure(rows)[1]
 
+    def share_counted(self, rows: ClassRows | NumberRows) -> float:
+        """Return the share of the mass that the value counts: what neither is of a class nor predicted so is not."""
+        if isinstance(rows, NumberRows) or self.kind not in _COUNTED or len(self.classes) != 1:
+            return 1.0
+        (number,), total = self.classes, rows.mass.sum()
+        is_predicted, of_class = rows.predicted == number, rows.mass[:, number]
+        by_row = {
+            "precision": is_predicted * rows.mass.sum(axis=1),
+            "recall": of_class,
+            "f1": np.where(is_predicted, rows.mass.sum(axis=1), of_class),
+        }
+        return float(by_row[self.kind].sum() / total) if total > _SMALLEST_MASS else 0.0
+
+    def parts(self, rows: ClassRows) -> list[Metric]:
+        """Return the metrics of single classes that a mean over counts is made of; nothing for others."""
+        kind = "recall" if self.kind == "balanced_error" else self.kind
+        if kind not in _COUNTED or len(self.classes) < 2:
+            return []
+        is_there = "recall" if self.kind == "balanced_error" else "f1"
+        singles = [(Metric(is_there, is_there, (each,)), Metric(kind, kind, (each,))) for each in self.classes]
+        return [single for present, single in singles if present.share_counted(rows) > 0.0]
+
     def _measure(self, rows: ClassRows | NumberRows) -> tuple[float, FloatArray]:
         if isinstance(rows, NumberRows):
             return _of_numbers(self.kind, self.quantile, rows)

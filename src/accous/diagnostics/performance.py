@@ -447,7 +447,7 @@ def expected(metric: Metric, calibration: Calibration, recent: Predictions) -> E
     if len(without) > 1:
         # The jackknife by windows of time sees what rows close to one another share.
         variance += (len(without) - 1) * float(np.var(without))
-    low, high = _interval(metric, value, variance, len(recent))
+    low, high = _interval(metric, rows, value, variance, len(recent), df=len(calibration.y) - 1.0)
     return Estimate(metric.name, value, low, high, "expected", before, 0)
 
 
@@ -468,7 +468,7 @@ def confirmed(metric: Metric, calibration: Calibration, recent: Predictions, lab
         likely = calibration.expected_rows(recent)
         own = max(own, float((likely.mass * np.square(metric.gradient(likely))).sum()) / n_effective)
     variance += own
-    low, high = _interval(metric, value, variance, n_effective)
+    low, high = _interval(metric, joined.rows(0.0, weight), value, variance, n_effective, df=n_effective - 1.0)
     return Estimate(metric.name, value, low, high, "labels", at_fit(metric, calibration), len(labels))
 
 
@@ -490,12 +490,12 @@ def _have_both_sides(metric: Metric, labels: Labels) -> bool:
 
 
 def gaps(metric: Metric, calibration: Calibration) -> FloatArray:
-    """Return for each window of the backtest how far the truth lay above what was expected without its labels."""
+    """Return for each window of the backtest how far the loss lay above what was expected without its labels."""
     found = []
     for each in range(calibration.n_windows):
         rows = np.flatnonzero(calibration.window == each)
-        true = metric.value(calibration.true_rows(rows))
-        found.append(true - metric.value(calibration.expected_rows(calibration.held_out[rows], each)))
+        guessed = calibration.expected_rows(calibration.held_out[rows], each)
+        found.append(metric.loss(metric.value(calibration.true_rows(rows))) - metric.loss(metric.value(guessed)))
     return np.array(found)
 
 
@@ -598,23 +598,66 @@ def _within(metric: Metric, value: float) -> float:
     """Return a value that the metric can have: sums with negative masses may leave the range a little."""
     if metric.is_share:
         return float(np.clip(value, 0.0, 1.0))
-    return value if metric.kind in ("bias", "cost") else max(0.0, value)
+    if metric.costs is not None:
+        return float(np.clip(value, metric.costs.min(), metric.costs.max()))
+    return value if metric.kind == "bias" else max(0.0, value)
 
 
-def _interval(metric: Metric, value: float, variance: float, n: float) -> tuple[float, float]:
-    """Return Wilson's interval on the effective number of rows for shares, and one of Student's for others."""
+def _interval(
+    metric: Metric, rows: ClassRows | NumberRows, value: float, variance: float, n: float, df: float
+) -> tuple[float, float]:
+    """Return Wilson's interval for what is bounded, and one of Student's for others.
+
+    The rows tell how many of n the metric counts.
+    """
     if math.isnan(value):
         return math.nan, math.nan
+    if metric.costs is not None:
+        least, span = float(metric.costs.min()), max(float(np.ptp(metric.costs)), _TINY)
+        low, high = _wilson((value - least) / span, variance / span**2, n)
+        return least + span * low, least + span * high
     if metric.is_share:
-        return _wilson(value, variance, n)
-    half = float(stdtrit(max(1.0, n - 1.0), 0.5 + 0.5 * LEVEL)) * math.sqrt(variance)
-    if metric.kind in ("bias", "cost") or value <= 0.0:
+        low, high = _of_share(metric, value, variance, n * metric.share_counted(rows))
+        below, above = _by_class(metric, rows, n)
+        return max(0.0, min(low, value - below)), min(1.0, max(high, value + above))
+    half = float(stdtrit(max(1.0, df), 0.5 + 0.5 * LEVEL)) * math.sqrt(variance)
+    if metric.kind == "bias" or value <= 0.0:
         return value - half, value + half
     return value * math.exp(-half / value), value * math.exp(half / value)
 
 
+def _of_share(metric: Metric, value: float, variance: float, n: float) -> tuple[float, float]:
+    """Return Wilson's interval.
+
+    F1 is 2 p / (1 + p), where p is the share of hits among rows that are of the class or predicted so: its interval is
+    that of p.
+    """
+    if metric.kind != "f1" or len(metric.classes) != 1:
+        return _wilson(value, variance, n)
+    low, high = _wilson(value / (2.0 - value), variance * 4.0 / (2.0 - value) ** 4, n)
+    return 2.0 * low / (1.0 + low), 2.0 * high / (1.0 + high)
+
+
+def _by_class(metric: Metric, rows: Any, n: float) -> tuple[float, float]:
+    """Return how far below and above a mean over classes may lie, by the intervals of each class (MOVER).
+
+    A class with few rows may be far off where the others hide it.
+    """
+    sides = []
+    for each in metric.parts(rows):
+        value = each.value(rows)
+        low, high = _of_share(each, value, 0.0, n * each.share_counted(rows))
+        sides.append((value - low, high - value))
+    if not sides:
+        return 0.0, 0.0
+    below, above = np.sqrt(np.square(sides).sum(axis=0)) / len(sides)
+    return (above, below) if metric.kind == "balanced_error" else (below, above)
+
+
 def _wilson(value: float, variance: float, n: float) -> tuple[float, float]:
     spread = value * (1.0 - value)
+    if n <= 0.0:
+        return 0.0, 1.0
     # Where few errors were seen, their variance is too small by chance: the rows themselves say how little is known.
     n_effective = min(spread / variance, _MOST_GAIN * n) if variance > 0.0 and spread > 0.0 else n
     normal = float(ndtri(0.5 + 0.5 * LEVEL))

@@ -168,10 +168,9 @@ HEALTHY, DEGRADED, UNCERTAIN = "healthy", "degraded", "uncertain"
 _SHARE_OF_BOUND = 0.78  # of the half of an interval of 90 %: a bound that holds in 90 % on one side
 _MOST_LOSS, _MOST_LOSS_OF_NUMBERS = 2.0, 1.5  # tolerances within which the bound of a healthy model lies
 # Without labels:
-_MOST_EXPECTED = 0.75  # of the tolerance, within which the expected value lies
-_LITTLE_DRIFT, _MORE_DRIFT, _MUCH_DRIFT = 0.3, 0.2, 0.85  # always little, more than in the windows, never little
-_MOST_MOVED = 0.3
-_MOST_SCATTER, _MOST_SCATTER_OF_NUMBERS = 3.0, 2.0  # tolerances within which two deviations of the backtest's gaps lie
+_SHARE_OF_DEVIATION = 0.65  # of the backtest's gaps, beyond their mean
+_LITTLE_DRIFT, _MORE_DRIFT, _MUCH_DRIFT = 0.3, 0.2, 0.85  # always little, more than in the windows, too much to degrade
+_MOST_MOVED = 0.25
 _FEWEST_WINDOWS = 3
 
 
@@ -276,7 +275,7 @@ class History:
     is_in_time : bool
         Whether they followed one another in time.
     gaps : array of shape (n_windows,)
-        Truth minus expected value of each (`accous.diagnostics.performance.gaps`).
+        True minus expected loss of each (`accous.diagnostics.performance.gaps`).
     drift : float
         How far inputs moved there at the mean, from those that each fit had.
     """
@@ -371,24 +370,20 @@ def _without_labels(
     metric: Metric, now: Estimate, history: History, drift: float, moved: float, tolerance: float
 ) -> tuple[str, list[Reason]]:
     value, low, _ = _losses(metric, now)
-    gaps = history.gaps[np.isfinite(history.gaps)] * (-1.0 if metric.higher_is_better else 1.0)
+    gaps = history.gaps[np.isfinite(history.gaps)]
     n_windows = len(gaps) if history.is_in_time else 0
     beyond, few = Reason(Finding.EXPECTED_BEYOND, metric.loss(now.value)), Reason(Finding.LABELS_TOO_FEW, now.n_labels)
     # Where a window of the reference turned out better than expected, recent rows may as well.
     if drift <= _MUCH_DRIFT and low + min(0.0, gaps.min(initial=0.0)) > tolerance:
         return DEGRADED, [beyond, few]
-    worse = max(0.0, float(gaps.sum()) / max(1, n_windows))
-    scatter = 2.0 * float(gaps.std(ddof=1)) if n_windows > 1 else 0.0
-    most_scatter = tolerance * (_MOST_SCATTER_OF_NUMBERS if metric.is_of_numbers else _MOST_SCATTER)
+    if n_windows < _FEWEST_WINDOWS:
+        return UNCERTAIN, [Reason(Finding.NO_BACKTEST, n_windows), few]
+    worse = max(0.0, float(gaps.mean())) + _SHARE_OF_DEVIATION * float(gaps.std(ddof=1))
     doubts = (
-        (n_windows < _FEWEST_WINDOWS, Reason(Finding.NO_BACKTEST, n_windows)),
-        (scatter > most_scatter, Reason(Finding.BACKTEST_SCATTERED, scatter)),
-        (
-            drift > min(_MUCH_DRIFT, max(_LITTLE_DRIFT, history.drift + _MORE_DRIFT)),
-            Reason(Finding.INPUTS_MOVED, drift),
-        ),
+        (drift > max(_LITTLE_DRIFT, history.drift + _MORE_DRIFT), Reason(Finding.INPUTS_MOVED, drift)),
         (moved > _MOST_MOVED, Reason(Finding.PREDICTIONS_MOVED, moved)),
-        (value + worse > _MOST_EXPECTED * tolerance, beyond),
+        (value > tolerance, beyond),
+        (value + worse > tolerance, Reason(Finding.BACKTEST_SCATTERED, worse)),
     )
     found = next((reason for is_so, reason in doubts if is_so), None)
     if found is not None:
@@ -431,7 +426,7 @@ TEXTS: dict[Finding | Action, str] = {
     Finding.LABELS_ARRIVED: "{n:,} more labels merely arrived: they decide nothing, because their rows were not drawn.",
     Finding.EXPECTED_BEYOND: "Inputs have moved to where the model is worse: expected loss {x:.3g}.",
     Finding.BACKTEST_HELD: "The expected value held in {n:,} windows of the reference.",
-    Finding.BACKTEST_SCATTERED: "In windows of the reference, the truth was up to {x:.3g} from the expected value.",
+    Finding.BACKTEST_SCATTERED: "By windows of the reference, the loss may lie {x:.3g} above the expected one.",
     Finding.NO_BACKTEST: "The reference has {n:,} windows in order of time: too few to believe the expected value.",
     Finding.INPUTS_AS_BEFORE: "Inputs have hardly moved further than in the reference (drift {x:.2f} of 1).",
     Finding.INPUTS_MOVED: "Inputs have moved further than in the reference (drift {x:.2f} of 1).",

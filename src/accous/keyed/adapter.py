@@ -280,7 +280,7 @@ class KeyRunner:
                 newest = np.maximum.reduceat(plan.rows.times[indices], starts[:-1])
                 stack.numbers[Number.ROUND_TIME, active] = np.fmax(stack.numbers[Number.ROUND_TIME, active], newest)
             self._predict(stack, active, starts, X, indices, outcome)
-            events += self._play_round(stack, active, X, starts, names)
+            events += self._run_round(stack, active, X, starts, names)
         played = self._finish(stack, plan, outcome, events)
         self._spare[len(stack)] = stack
         return played
@@ -334,7 +334,7 @@ class KeyRunner:
         counts = np.zeros((2, n_rows), dtype=np.int64)
         return _Outcome(counts[0], np.zeros((n_rows, n_classes)), counts[1])
 
-    def _play_round(
+    def _run_round(
         self, stack: KeyStack, active: IntArray, X: FloatArray, starts: IntArray, names: list[Any]
     ) -> list[KeyEvent]:
         """Play one round of each active key: the steps are those of `accous.model.round.run_round`."""

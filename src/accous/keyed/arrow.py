@@ -536,7 +536,7 @@ def adapt_folder(
     known = _split(list(states), buckets)
     names = list(states)
     Parallel(n_jobs=n_jobs)(
-        delayed(_play)(
+        delayed(_run_step)(
             step,
             rows.take(parts[bucket]),
             {names[place]: states[names[place]] for place in known[bucket].tolist()},
@@ -572,7 +572,7 @@ def _states(datasets: Any, folder: str | os.PathLike[str], key: str) -> dict[Any
     return newest_states(zip(table.column(key).to_pylist(), table.column("state").to_pylist(), strict=True))
 
 
-def _play(step: BucketStep, rows: Any, states: dict[Any, bytes], target: Path) -> None:
+def _run_step(step: BucketStep, rows: Any, states: dict[Any, bytes], target: Path) -> None:
     parquet = import_extra("pyarrow.parquet", "adapt_folder")
     _, table = step(rows, states)
     partial = target.with_suffix(".part")

@@ -104,7 +104,7 @@ from accous.model.tasks import (
     read_base_weights,
     read_class_task,
     read_targets,
-    warn_of_traps,
+    warn_of_findings,
 )
 from accous.model.watching import Read, ReferenceCover
 from accous.ratio.base import RatioEstimator, unchanged_on_failure
@@ -214,14 +214,14 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
 
         Warns
         -----
-        TrapWarning
+        DataWarning
             If one column alone determines the label, a class has fewer than ten rows, or a column counts rows that are
             in order of time. References of fewer than 200 rows are not checked.
         """
         with unchanged_on_failure(self):
             self.fit_with(X, y, sample_weight, order=order)
             is_ordered = self.order_.kind in (OrderKind.GIVEN, OrderKind.FOUND)
-            warn_of_traps(self._as_numbers(self.reference_), self.task_, self._names, is_ordered=is_ordered)
+            warn_of_findings(self._as_numbers(self.reference_), self.task_, self._names, is_ordered=is_ordered)
         return self
 
     def fit_with(
@@ -234,7 +234,7 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         combination: Combination | None = None,
         held_out: HeldOut | None = None,
     ) -> Self:
-        """Fit as ``fit`` does, without looking for traps.
+        """Fit as ``fit`` does, without looking for misleading columns.
 
         Parameters
         ----------
@@ -649,11 +649,12 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
             self._replace_state(replace(self.state_, labelled=None, alarm=None), with_new_labels=True)
 
     def age_labels(self, n_rows_since: IntArray) -> None:
-        """Say how many rows of the stream have come after each of the last labels."""
+        """Say how many rows of the stream have come after each of the last so many labels."""
         with self.lock():
             labelled = self.state_.labelled
             if labelled is not None:
-                arrived = np.maximum(0, self.state_.n_rows - n_rows_since[-len(labelled) :])
+                since, arrived = n_rows_since[-len(labelled) :], labelled.arrived.copy()
+                arrived[len(arrived) - len(since) :] = np.maximum(0, self.state_.n_rows - since)
                 aged = replace(self.state_, labelled=replace(labelled, arrived=arrived))
                 self._replace_state(aged, with_new_labels=True)
 

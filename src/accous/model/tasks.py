@@ -22,7 +22,7 @@ from accous.diagnostics.coverage import (
     rare_classes,
 )
 from accous.diagnostics.losses import ERRORS, LossScale, NumberLoss, scale_of_numbers, weighted_loss
-from accous.exceptions import DataError, TrapWarning
+from accous.exceptions import DataError, DataWarning
 from accous.text import count
 
 # --- What is predicted: classes or numbers. The code that adapts a predictor asks the task and knows neither
@@ -226,11 +226,6 @@ class ClassTask:
         return self.classes[:0]
 
     @property
-    def n_outputs(self) -> int:
-        """One score for two classes, otherwise one for each class."""
-        return 1 if len(self.classes) == 2 else len(self.classes)
-
-    @property
     def names(self) -> frozenset[str]:
         """The classes as text."""
         return frozenset(str(each) for each in self.classes.tolist())
@@ -260,7 +255,7 @@ class ClassTask:
         numbers, labels = np.unique(self.labels[rows], return_inverse=True)
         return ClassTask(self.classes[numbers], labels)
 
-    def traps(self) -> list[str]:
+    def findings(self) -> list[str]:
         """Name classes with too few rows."""
         return [
             f"Class {str(self.classes[number])!r} has only {count(int((self.labels == number).sum()), 'row')}: with "
@@ -451,11 +446,6 @@ class NumberTask:
         return np.empty(0)
 
     @property
-    def n_outputs(self) -> int:
-        """One number."""
-        return 1
-
-    @property
     def names(self) -> frozenset[str]:
         """No names: every number may be a label."""
         return frozenset()
@@ -484,7 +474,7 @@ class NumberTask:
         """Return the task of some rows."""
         return NumberTask(self.targets[rows], self.loss)
 
-    def traps(self) -> list[str]:
+    def findings(self) -> list[str]:
         """Say if all numbers are equal."""
         is_constant = float(np.ptp(self.targets)) == 0.0
         return [f"All rows have the label {self.targets[0]:g}: there is nothing to learn."] if is_constant else []
@@ -543,15 +533,15 @@ class NumberTask:
 _FEWEST_ROWS = 200  # with fewer, every class is small, and a column determines the label by chance
 
 
-def warn_of_traps(rows: Any, task: Task, names: Callable[[], list[str]], *, is_ordered: bool = False) -> None:
-    """Issue a `TrapWarning` for each trap in the reference.
+def warn_of_findings(rows: Any, task: Task, names: Callable[[], list[str]], *, is_ordered: bool = False) -> None:
+    """Issue a `DataWarning` for each thing in the reference that misleads.
 
     Parameters
     ----------
     rows : array or frame of shape (n_reference, n_features)
         Columns of a frame are not looked at.
     task : Task
-        Knows the traps in the labels.
+        Knows what misleads in the labels.
     names : callable
         Returns the names of the columns.
     is_ordered : bool, default=False
@@ -559,7 +549,7 @@ def warn_of_traps(rows: Any, task: Task, names: Callable[[], list[str]], *, is_o
     """
     if len(task) < _FEWEST_ROWS:
         return
-    for sentence in task.traps():
+    for sentence in task.findings():
         _warn(sentence)
     if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f":
         return
@@ -574,7 +564,7 @@ def warn_of_traps(rows: Any, task: Task, names: Callable[[], list[str]], *, is_o
 
 
 def _warn(sentence: str) -> None:
-    warnings.warn(sentence, TrapWarning, stacklevel=4)  # at the caller of `fit`
+    warnings.warn(sentence, DataWarning, stacklevel=4)  # at the caller of `fit`
 
 
 Task = ClassTask | NumberTask

@@ -46,7 +46,7 @@ class RatioEstimator(LearnedAttributes, Lockable, BaseEstimator, ABC):
     This class is the interface between ratio estimators and the rest of accous. You can pass your own subclass to
     `accous.AdaptiveClassifier` and use weights, safeguards, readings and saving as with the built-in estimators.
 
-    Implement ``_start``, ``_play``, ``_ratio`` and ``reference_ratio_``. This class reads the input, skips empty
+    Implement ``_start``, ``_run_round``, ``_ratio`` and ``reference_ratio_``. This class reads the input, skips empty
     batches and limits BLAS threads for you. Replace learned attributes and never modify them: a shallow copy must be
     able to learn independently. Then override what applies:
 
@@ -68,7 +68,7 @@ class RatioEstimator(LearnedAttributes, Lockable, BaseEstimator, ABC):
     ...     def _start(self, X):
     ...         self.shift_ = 0.0
     ...
-    ...     def _play(self, X):
+    ...     def _run_round(self, X):
     ...         self.shift_ = 0.9 * self.shift_ + 0.1 * X[:, 0].mean()
     ...
     ...     def _ratio(self, X):
@@ -117,7 +117,7 @@ class RatioEstimator(LearnedAttributes, Lockable, BaseEstimator, ABC):
         """Learn from a validated reference; forget everything else."""
 
     @abstractmethod
-    def _play(self, X: Any) -> None:
+    def _run_round(self, X: Any) -> None:
         """Learn from a validated batch of at least one row."""
 
     @abstractmethod
@@ -144,7 +144,7 @@ class RatioEstimator(LearnedAttributes, Lockable, BaseEstimator, ABC):
         array of shape (n_batch,)
         """
         ratios = self._ratio(X) if self.keeps_record else np.empty(0)
-        self._play(X)
+        self._run_round(X)
         return ratios
 
     def read(self, X: Any, *, min_rows: int = 0) -> Any:
@@ -159,7 +159,7 @@ class RatioEstimator(LearnedAttributes, Lockable, BaseEstimator, ABC):
         return None if row_map is None else np.asarray(row_map.transform(X), dtype=np.float64)
 
     def batch_as_numbers(self, X: Any) -> FloatArray | None:
-        """Return the rows of the round just played as numbers."""
+        """Return the rows of the round just run as numbers."""
         return self.as_numbers(X)
 
     @property
@@ -254,16 +254,16 @@ class RatioEstimator(LearnedAttributes, Lockable, BaseEstimator, ABC):
             if not self._is_fitted():
                 return self.fit(X_batch, y)
             X = self._read(X_batch, reset=False, min_rows=0)
-            return self._play_rows(X) if count_rows(X) else self
+            return self._run_rows(X) if count_rows(X) else self
 
-    def _play_rows(self, X: Any) -> Self:
+    def _run_rows(self, X: Any) -> Self:
         """Run one round on at least one row returned by ``read``."""
         with unchanged_on_failure(self):
             if self.is_free_of_blas:
-                self._play(X)
+                self._run_round(X)
                 return self
             with one_blas_thread():
-                self._play(X)
+                self._run_round(X)
         return self
 
     def predict_ratio(self, X: Any) -> FloatArray:

@@ -226,10 +226,10 @@ class LinearRatio(RatioEstimator):
         return ratios
 
     def batch_as_numbers(self, X: Any) -> FloatArray | None:
-        """Return the rows of the round just played as numbers; a transformer does not map them a second time."""
+        """Return the rows of the round just run as numbers; a transformer does not map them a second time."""
         return self.as_numbers(X) if self._keeps_no_mapped_rows else self.mapped_batch_
 
-    def _play(self, X: Any) -> None:
+    def _run_round(self, X: Any) -> None:
         self.run(X)
 
     def _ratio(self, X: Any) -> FloatArray:

@@ -102,7 +102,7 @@ class KernelRatio(RatioEstimator):
         self.median_width_ = median_distance(self.rows_[some]) / math.sqrt(2.0)
         self._forget()
 
-    def _play(self, X: Any) -> None:
+    def _run_round(self, X: Any) -> None:
         self._estimate(self._centred(X))
         self.n_rounds_ += 1
 
@@ -757,7 +757,7 @@ class LogisticRatio(RatioEstimator):
         self.wide_reference_ = make_wide_reference(self.reference_features_) if is_wide(n_columns) else None
         self.state_ = RegressionState(0, np.zeros(n_columns))
 
-    def _play(self, X: Any) -> None:
+    def _run_round(self, X: Any) -> None:
         batch, _ = self.features_.transform(X)
         self.state_ = RegressionState(self.state_.n_rounds + 1, self._regress(batch))
 

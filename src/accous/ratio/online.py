@@ -373,7 +373,7 @@ class NoShift(RatioEstimator):
         self.n_reference_ = count_rows(X)
         self.n_rounds_ = 0
 
-    def _play(self, X: Any) -> None:
+    def _run_round(self, X: Any) -> None:
         self.n_rounds_ += 1
 
     def state_to_plain(self) -> dict[str, Any]:

@@ -128,7 +128,7 @@ class Executor:
         """
         try:
             if isinstance(parsed, Batch):
-                result = self._play(number, record, parsed)
+                result = self._run_record(number, record, parsed)
             else:
                 result = self._ask(parsed.n) if isinstance(parsed, AskBody) else self._count(parsed)
         except HttpError as error:
@@ -144,7 +144,7 @@ class Executor:
             self._idempotency.keep_response(record.key, StoredResponse(record.digest, result.status, result.body))
         return result
 
-    def _play(self, number: int, record: Record, batch: Batch) -> Result:
+    def _run_record(self, number: int, record: Record, batch: Batch) -> Result:
         table_model = self._table_model
         if batch.encoder is not table_model.encoder:
             # It waited while new categories were learned, which it would not do when the log is played again.

@@ -175,7 +175,7 @@ class _Following:
                     return False
                 continue
             waiting = rows if waiting is None else waiting.followed_by(rows)
-            waiting, is_stopped = self._play_all(waiting, is_end=False)
+            waiting, is_stopped = self._run_rounds(waiting, is_end=False)
             if is_stopped:
                 return False
         return self._finish(waiting)
@@ -199,7 +199,7 @@ class _Following:
 
     def _finish(self, waiting: PendingRows | None) -> bool:
         if waiting is not None:
-            waiting, is_stopped = self._play_all(waiting, is_end=True)
+            waiting, is_stopped = self._run_rounds(waiting, is_end=True)
             if is_stopped and len(waiting):
                 return False
             self._reject(waiting.bad_rows)
@@ -218,12 +218,12 @@ class _Following:
             columns = output_columns(self._job.options.key, self._job.kept, self._table_model.kind)
             self._output.write(pl.DataFrame(schema=columns))
 
-    def _play_all(self, rows: PendingRows, *, is_end: bool) -> tuple[PendingRows, bool]:
+    def _run_rounds(self, rows: PendingRows, *, is_end: bool) -> tuple[PendingRows, bool]:
         """Play the complete rounds; return the remaining rows, and whether to stop."""
         results = _Results(rows, self._table_model)
         start = 0
         for stop in self._rule.stops(rows.frame, len(rows), is_end=is_end):
-            self._play(rows, results, start, stop)
+            self._run_round(rows, results, start, stop)
             start = stop
             is_stopped = self._should_stop()
             if is_stopped or self._save_rule.is_due(self._table_model.model.n_rounds_, self._last_save):
@@ -235,7 +235,7 @@ class _Following:
         self._emit(rows, results, start)
         return rows.after(start), False
 
-    def _play(self, rows: PendingRows, results: _Results, start: int, stop: int) -> None:
+    def _run_round(self, rows: PendingRows, results: _Results, start: int, stop: int) -> None:
         batch = rows.X[start:stop]
         scoring = self._scoring
         count_errors = None if scoring is None else lambda found: scoring.count(rows, found, start, stop)

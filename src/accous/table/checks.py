@@ -190,7 +190,7 @@ def rises(times: NDArray[np.float64]) -> bool:
     return bool(np.corrcoef(rankdata(known), np.arange(len(known)))[0, 1] > _LEAST_CORRELATION)
 
 
-# --- Traps in a labelled table: ids, counters and times among the features, columns that give the label away
+# --- What misleads in a labelled table: ids, counters and times among the features, columns that give the label away
 
 
 _FEWEST_ROWS = 30
@@ -225,7 +225,7 @@ class Remark:
         return asdict(self)
 
 
-def leave_out_traps(frame: pl.DataFrame, choices: Choices, *, has_order: bool | None) -> tuple[Choices, list[Remark]]:
+def leave_out_columns(frame: pl.DataFrame, choices: Choices, *, has_order: bool | None) -> tuple[Choices, list[Remark]]:
     """Return the choices with ids, counters and times left out, and a remark on each.
 
     Parameters
@@ -245,7 +245,7 @@ def leave_out_traps(frame: pl.DataFrame, choices: Choices, *, has_order: bool | 
     for number, name in enumerate(frame.columns):
         if name in decided:
             continue
-        found = _trap(frame[name], is_first=number == 0, has_order=has_order)
+        found = _misleading(frame[name], is_first=number == 0, has_order=has_order)
         if found is not None:
             remarks.append(Remark(found[0], name, found[1]))
     left_out = {str(remark.column): remark.text for remark in remarks}
@@ -353,8 +353,8 @@ def _rises_evenly(values: FloatArray) -> bool:
     return abs(float(np.corrcoef(values[places], places)[0, 1])) > _EVENLY
 
 
-def _trap(column: pl.Series, *, is_first: bool, has_order: bool | None) -> tuple[str, str] | None:
-    """Return the kind of trap and the reason; None for an ordinary column."""
+def _misleading(column: pl.Series, *, is_first: bool, has_order: bool | None) -> tuple[str, str] | None:
+    """Return how a column misleads and the reason; None for an ordinary column."""
     found = _numbers(column)
     if found is None:
         return None

@@ -45,7 +45,7 @@ from accous.ratio.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.table.checks import (
     Remark,
     find_order,
-    leave_out_traps,
+    leave_out_columns,
     not_in_order,
     put_in_order,
     remarks_on_labels,
@@ -96,9 +96,9 @@ class ReferenceTable:
     order : Order
         What orders the rows of ``frame``, ``X`` and ``y``: if it is known, they are in order of time.
     choices : Choices
-        About the columns: the user's, and the traps that are left out.
+        About the columns: the user's, and the misleading ones that are left out.
     remarks : list of Remark
-        The traps.
+        What misleads.
     task : LabelTask
         Whether the label is a class or a number.
     """
@@ -161,7 +161,7 @@ def read_reference(
     ordered = put_in_order(frame, order)
     good = frame[ordered.rows[is_good[ordered.rows]]]
     has_order = None if order is None else order.is_in_time
-    choices, remarks = leave_out_traps(good, choices, has_order=has_order)
+    choices, remarks = leave_out_columns(good, choices, has_order=has_order)
     encoder = ColumnEncoder.learn(good, choices).with_records(good)
     features = encoder.encode(frame)
     bad_values = [(bad.row, bad.column, bad.reason) for bad in features.bad_values]
@@ -430,7 +430,6 @@ class FitJob:
         self._ratio = None if is_own else ratio
         self.combination: Combination | None = None
         self.held_out: HeldOut | None = None
-        self._backtest: Backtest | None = None
         self._has_tried = False
         if options.estimator != AUTO:
             self._check_estimator()
@@ -457,7 +456,7 @@ class FitJob:
 
     @property
     def remarks(self) -> list[Remark]:
-        """What you should know about the reference: how it is ordered, and which traps it has."""
+        """What you should know about the reference: how it is ordered, and what in it misleads."""
         order_found, task = self.reference.order, self.reference.task
         first = [Remark("task", self.label, task.sentence)] if task.sentence else []
         order = [] if order_found.kind in _TOLD else [Remark("order", order_found.column, order_in_words(order_found))]

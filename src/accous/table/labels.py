@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from accous.exceptions import DataError, ParameterError
 from accous.model.learning import MOST_LABELS, draw_rows, is_drawn
+from accous.model.watching import MAX_ROWS
 from accous.table.kinds import ID, LINE, LabelTable, key_texts, read_label_table, require_no_feature
 from accous.table.model import TableModel, load_table_model, open_store, save_table_model
 from accous.table.options import AskOptions, LabelsOptions
@@ -308,7 +309,7 @@ class RowsAsked:
     n_rows : int
         Rows of the stream.
     n_free : int
-        Those that were neither asked about nor labelled before.
+        Those that could be chosen: neither asked about nor labelled before, and the newest where a number was wanted.
     n_asked : int
         Those that were chosen now.
     n_predicted : int
@@ -356,7 +357,7 @@ class AskJob:
             source = identify_source(options.stream, store.sources())
             settled = store.settled("key" if options.key else "line", source)
             rows, n_predicted = self._find(store, source)
-            free = rows.filter(~pl.col("place").is_in(settled))
+            free = self._eligible(rows.filter(~pl.col("place").is_in(settled)))
             n_asked = self._n_written(rows)
             if not n_asked:
                 chosen, probability = self._choose(free, store)
@@ -416,6 +417,10 @@ class AskJob:
         assert source is not None
         stored = named.to_store(source, rounds, result.scores, model.kind, model.encoder)
         store.add_predictions(stored[new], learned=False)
+
+    def _eligible(self, free: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows that may be asked about: of a number the newest, because older ones tell little of now."""
+        return free if self._options.n is None else free.tail(max(MAX_ROWS, 2 * self._options.n))
 
     def _choose(self, free: pl.DataFrame, store: Store) -> tuple[pl.DataFrame, float]:
         """Return rows to ask about, and the probability that each of them had."""

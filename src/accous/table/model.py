@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -82,7 +81,7 @@ from accous.table.rows import (
     to_polars,
 )
 from accous.table.runs import Job, LogPosition
-from accous.table.store import Store, StorePosition, first_id, unpack_scores
+from accous.table.store import Store, StorePosition, first_id, rows_before, unpack_scores
 from accous.text import count, did_you_mean, listed
 from accous.threads import CALLBACKS_NAME, Lockable
 
@@ -311,8 +310,6 @@ class TableSnapshot(Snapshot):
         Those of ``accous fit``.
     job : Job, optional
         The last run of ``accous adapt``.
-    lock_of_past : context manager
-        To hold while the history is read, if rounds go on.
     """
 
     inner: Snapshot
@@ -323,12 +320,11 @@ class TableSnapshot(Snapshot):
     label: str
     settings: dict[str, Any]
     job: Job | None
-    lock_of_past: AbstractContextManager[Any]
 
     def apart(self) -> Self:
         """Return a copy whose readings leave no trace, as `Snapshot.apart`; it has a history of its own."""
         other = super().apart()
-        vars(other).update(inner=self.inner.apart(), past=self.past.copy(), lock_of_past=nullcontext())
+        vars(other).update(inner=self.inner.apart(), past=self.past.copy())
         return other
 
     # --- how good it is now: what the inner snapshot says, in the table's own columns
@@ -1153,6 +1149,9 @@ class TableModel(TellsStatus, Lockable):
             asked = rows["asked"].cast(pl.Float64).fill_null(np.nan).to_numpy()
             given = (rows["given"], rows["predicted"], rows["round"])
             self._measure(X, *given, is_late=is_late, asked=asked, shares=self._shares(rows["scores"].to_list()))
+            if is_late:
+                ids = rows["id"].to_numpy()
+                self.model.age_labels(rows_before(ids, ids.max()))
 
     def _shares(self, packed: list[bytes | None]) -> NDArray[np.float64] | None:
         """Return the probabilities of the time; None of numbers, and if other classes were known then."""
@@ -1213,7 +1212,7 @@ class TableModel(TellsStatus, Lockable):
         with self.lock():
             known = self._known_snapshot()
             if known is None:
-                known = self._snapshot_of(self.model.current(), self.history, self.lock())
+                known = self._snapshot_of(self.model.current(), self.history)
                 self._snapshot = known
             return known
 
@@ -1225,9 +1224,7 @@ class TableModel(TellsStatus, Lockable):
         parts = ("encoder", "watch", "seasons", "settings", "job")
         return known if all(getattr(known, name) is getattr(self, name) for name in parts) else None
 
-    def _snapshot_of(
-        self, inner: Snapshot, history: History, lock: AbstractContextManager[Any] | None = None
-    ) -> TableSnapshot:
+    def _snapshot_of(self, inner: Snapshot, history: History) -> TableSnapshot:
         return TableSnapshot(
             rules=inner.rules,
             state=inner.state,
@@ -1239,7 +1236,6 @@ class TableModel(TellsStatus, Lockable):
             label=self.label,
             settings=self.settings,
             job=self.job,
-            lock_of_past=lock or nullcontext(),
         )
 
     def performance(self, metric: str | None = None, *, by: str | None = None) -> Any:

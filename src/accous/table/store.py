@@ -182,6 +182,11 @@ def ids_from(first: int, n_rows: int) -> IntArray:
     return first + ID_STEP * np.arange(n_rows, dtype=np.int64)
 
 
+def rows_before(ids: IntArray, newest: IntArray | int) -> IntArray:
+    """Return how many rows were predicted after each one, until another."""
+    return np.asarray((newest - ids) // ID_STEP)
+
+
 def looks_like_id(number: int) -> bool:
     """Whether a number can be the id of a prediction."""
     return _FIRST_ID <= number < 10 * _FIRST_ID
@@ -265,11 +270,17 @@ class StorePosition:
         return replace(self, n_batches=batch - 1, came=self.came[: batch - 1 - self.n_batches])
 
     def rows_since(self, labelled: pl.DataFrame) -> IntArray:
-        """Return how many rows of the stream have come since each label; those of batch 0 came with their rows."""
+        """Return how old each label is, in rows of the stream.
+
+        A file of labels is as old as its arrival; its rows are older the longer they were predicted before its last
+        one. Labels of batch 0 came with their rows.
+        """
         batch, ids = labelled["first_batch"].to_numpy(), labelled["id"].to_numpy()
         came = np.array((0, *self.came), dtype=np.int64)
         place = np.clip(batch - (self.n_batches - len(self.came)), 0, len(self.came))
-        return np.maximum(0, self.last_id - np.where(batch == 0, ids, came[place])) // ID_STEP
+        since = np.maximum(0, self.last_id - np.where(batch == 0, ids, came[place])) // ID_STEP
+        newest = labelled.select(pl.col("id").max().over("first_batch"))["id"].to_numpy()
+        return np.asarray(since + np.where(batch == 0, 0, rows_before(ids, newest)))
 
 
 @dataclass(frozen=True)
