@@ -38,7 +38,7 @@ def draw_demo() -> None:
     with tempfile.TemporaryDirectory() as folder:
         recovery = demo.play(Path(folder))
     for name, look in (("demo", "default"), ("demo-dark", "dark_background")):
-        with looks.context(look):
+        with looks.context([look, {"savefig.transparent": True}]):
             (IMAGES / f"{name}.png").write_bytes(demo.draw(recovery, "png"))
 
 

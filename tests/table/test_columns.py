@@ -21,6 +21,7 @@ from accous.table.columns import (
     PlainRowEncoder,
     frame_of_rows,
     places_of_categories,
+    plan_column,
     shown_lines,
     summarize,
 )
@@ -50,6 +51,20 @@ REFERENCE = pl.DataFrame(
 @pytest.fixture
 def encoder() -> ColumnEncoder:
     return ColumnEncoder.learn(REFERENCE, Choices())
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "cycles"),
+    [
+        ("2024-01-01 00:00", "2024-01-03 00:30", ["day"]),
+        ("2024-01-01 00:00", "2024-01-14 12:00", ["day"]),
+        ("2024-01-01 00:00", "2024-12-31 12:00", ["week", "day"]),
+        ("2024-01-01 00:00", "2026-01-01 00:30", ["year", "week", "day"]),
+    ],
+)
+def test_a_date_is_a_position_in_cycles_that_repeat_in_the_reference(first, last, cycles):
+    column = pl.Series("day", [first, last] * 20)
+    assert plan_column(column, Choices()).cycles == cycles
 
 
 def test_columns_are_read_as_what_they_are(encoder):
@@ -358,7 +373,7 @@ def test_labelled_rows_add_what_a_fit_on_them_would_read():
             "x": [None] * 8 + [0.5] * 32,
             "always": ["3", "5"] * 20,
             "word": ["same", "other"] * 20,
-            "day": [f"{2024 + row % 2}-03-01" for row in range(n)],
+            "day": [f"{2024 + row % 3}-03-01" for row in range(n)],
         }
     )
     wide = encoder.with_extra(labelled)

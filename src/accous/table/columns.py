@@ -208,7 +208,7 @@ class CategoryColumn:
 
 @dataclass(frozen=True)
 class DateColumn:
-    """A date: its position in the cycles that the reference covers, each as a point on a circle.
+    """A date: its position in the cycles that the reference covers twice, each as a point on a circle.
 
     The date itself is not a feature: every future date lies outside the reference, and no weighting could follow it.
 
@@ -424,7 +424,8 @@ def _plan_date(column: pl.Series, form: str) -> DateColumn | LeftOutColumn:
     times, _ = to_times(column, form)
     days = (times.max() - times.min()).total_seconds() / 86_400  # type: ignore[operator,union-attr]
     has_hours = bool((times.dt.hour() != 0).any() or (times.dt.minute() != 0).any())
-    cycles = [cycle for cycle, length in _CYCLE_DAYS.items() if days >= length and (cycle != "day" or has_hours)]
+    # In a single turn, the position says no more than the time itself, and no later row is like an earlier one.
+    cycles = [cycle for cycle, length in _CYCLE_DAYS.items() if days >= 2 * length and (cycle != "day" or has_hours)]
     if not cycles:
         return LeftOutColumn(column.name, f"a date, and the reference spans only {days:.3g} days")
     return DateColumn(column.name, form, cycles)

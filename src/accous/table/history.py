@@ -132,8 +132,8 @@ _FORMAT = 4
 # A point has at least this many readings, or one for each round.
 _READINGS_OF_POINT = 2
 # To read the metric costs as much as several rounds: it is read in each of the first rounds, then in one of 8, and at
-# last in one of 64. So a short stream has a curve, and a long one costs little.
-_EARLY_ROUNDS, _EVERY, _LEAST_EVERY, _STRIDES = 16, 8, 64, 4
+# last in one of 256. So a short stream has a curve, and a long one costs little.
+_EARLY_ROUNDS, _EVERY, _LEAST_EVERY, _STRIDES = 16, 8, 256, 4
 
 
 class History:
