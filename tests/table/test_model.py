@@ -17,7 +17,7 @@ import accous
 from accous.arrays import from_plain, to_plain
 from accous.cli import main
 from accous.diagnostics.drift import SeasonWatch
-from accous.exceptions import CheckpointError, DataError
+from accous.exceptions import DataError
 from accous.table.checks import TimeColumn, find_time_column
 from accous.table.model import TableModel
 from tests.cli.tables import fit_model, make_tables
@@ -262,14 +262,6 @@ def test_bad_and_empty_embeddings(embedded):
             model.step(pl.DataFrame({"embedding": rows}))
     for empty in (pl.DataFrame({"embedding": []}), pd.DataFrame({"embedding": []})):
         assert list(model.step(empty).columns) == ["line", "round", "prediction", "p_0", "p_1", "p_2", "ratio"]
-
-
-def test_a_folder_of_a_newer_format_is_refused(folder, tmp_path, table_model, monkeypatch):
-    monkeypatch.setattr("accous.table.model._FORMAT", 3)
-    accous.save(table_model, tmp_path / "newer")
-    monkeypatch.undo()
-    with pytest.raises(CheckpointError, match="newer"):
-        accous.load(tmp_path / "newer")
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from accous.table.readers import (
     TableReader,
     finish_parquet,
     is_usable,
-    open_table,
+    open_as_asked,
     partial_path,
     predicting_path,
     require_widths,
@@ -446,15 +447,8 @@ class _PredictingJob:
 
     def _open(self) -> tuple[TableReader, str | None]:
         """Open the rows, whose embeddings must be as wide as those of the reference; return their label column, too."""
-        options, widths = self.options, self.table_model.settings.get("widths", {})
-        table = open_table(
-            self._rows,
-            options.format,
-            encoding=options.encoding,
-            separator=options.separator,
-            is_growing=self._is_growing,
-            widths=widths,
-        )
+        widths = self.table_model.settings.get("widths", {})
+        table = open_as_asked(self._rows, self.options, is_growing=self._is_growing, widths=widths)
         require_widths(table.name, table.widths, widths)
         return (table, None) if self._named_label is None else with_labels(table, self._named_label)
 
@@ -467,14 +461,18 @@ class _PredictingJob:
             self.table, self.table_model.encoder, passed, skips_bad=skips_bad, accepts_unknown=accepts_unknown
         )
 
-    def _open_outputs(
+    @contextmanager
+    def _outputs(
         self, path: str, n_bytes: int = 0, n_reject_bytes: int = 0
-    ) -> tuple[RowsOutput, RowsOutput | None]:
-        """Open the files of the predictions and of the rows set aside, behind so many bytes."""
+    ) -> Iterator[tuple[RowsOutput, RowsOutput | None]]:
+        """Open the files of the predictions and of the rows set aside, behind so many bytes; close them at the end."""
         text_format = "csv" if self._is_parquet else self._output_format
-        rejects = self.rejects_path
-        output = RowsOutput(path, text_format, n_bytes)
-        return output, None if rejects is None else RowsOutput(rejects, "csv", n_reject_bytes)
+        with ExitStack() as opened:
+            output = opened.enter_context(closing(RowsOutput(path, text_format, n_bytes)))
+            rejects = None
+            if self.rejects_path is not None:
+                rejects = opened.enter_context(closing(RowsOutput(self.rejects_path, "csv", n_reject_bytes)))
+            yield output, rejects
 
     def _finish_parquet(self, path: str) -> None:
         """Turn the collected rows into a Parquet file."""
@@ -597,16 +595,11 @@ class AdaptJob(_PredictingJob):
             Called after every round with the record so far.
         """
         record = self.record
-        output, rejects = self._open_outputs(self._text_path, record.n_output_bytes, record.n_reject_bytes)
-        try:
+        outputs = self._outputs(self._text_path, record.n_output_bytes, record.n_reject_bytes)
+        with self.store, outputs as (output, rejects):
             is_finished = _Following(self, output, rejects, should_stop, on_round).run()
             if is_finished and self.options.key is not None:
                 self.repeated_key = self.store.repeated_key(record.first_id)
-        finally:
-            output.close()
-            if rejects is not None:
-                rejects.close()
-            self.store.close()
         if is_finished:
             self._remove_partial()
         return is_finished
@@ -683,22 +676,19 @@ class PredictJob(_PredictingJob):
             Called after every piece of the table.
         """
         store = open_store(self.table_model, self.options.model, only_adds=True) if self.is_remembered else None
-        output, rejects = self._open_outputs(self._text_path)
         is_done = False
         try:
-            for rows in self._reader.read(Position()):
-                if rows is not None:
-                    self._write(rows, output, rejects, store)
-                output.flush()
-                if should_stop():
-                    return False
-            output.put_on_disk()
+            with self._outputs(self._text_path) as (output, rejects):
+                for rows in self._reader.read(Position()):
+                    if rows is not None:
+                        self._write(rows, output, rejects, store)
+                    output.flush()
+                    if should_stop():
+                        return False
+                output.put_on_disk()
             self._put_in_place()
             is_done = True
         finally:
-            output.close()
-            if rejects is not None:
-                rejects.close()
             self._remove_unfinished()
             if store is not None:
                 self._close(store, is_done=is_done)
@@ -721,8 +711,7 @@ class PredictJob(_PredictingJob):
             self._ids.append(ids)
             source = identify_source(options.rows, store.sources()) or int(self._ids[0][0])
             named = NamedRows(rows, 0, len(rows), ids, options.key, self.kept)
-            rounds = np.full(len(rows), result.number, dtype=np.int64)
-            found = named.to_store(source, rounds, result.scores, table_model.kind, table_model.encoder)
+            found = named.to_store(source, result.rounds, result.scores, table_model.kind, table_model.encoder)
             store.add_predictions(found, learned=False)
         return named
 
@@ -745,9 +734,8 @@ class PredictJob(_PredictingJob):
         if len(rows):
             result = self.table_model.predict_rows(rows.X)
             kind = self.table_model.kind
-            rounds = np.full(len(rows), result.number, dtype=np.int64)
             copied = self._remember(rows, result, store).copied()
-            output.write(predictions_frame(copied, rounds, result.scores, result.ratios, kind))
+            output.write(predictions_frame(copied, result.rounds, result.scores, result.ratios, kind))
             answers = kind.answers(result.scores)
             if kind.names:
                 self._counts += np.bincount(answers, minlength=len(kind.names))

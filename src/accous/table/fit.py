@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -67,6 +67,7 @@ from accous.table.readers import (
     TableReader,
     exactly,
     no_such_column,
+    open_as_asked,
     open_table,
     require_usable,
     to_texts,
@@ -311,8 +312,7 @@ def _bad_labels(pieces: list[Chunk], label: str, labels: pl.Series, is_no_number
 def _bad_row(pieces: list[Chunk], row: int, column: str, reason: str) -> BadRow:
     for chunk in pieces:
         if row < len(chunk.ends):
-            text = chunk.row_bytes(row).decode("utf-8", "replace").rstrip("\r")
-            return BadRow(int(chunk.ends[row]), int(chunk.lines[row]), column, reason, text)
+            return chunk.bad_row(row, column, reason)
         row -= len(chunk.ends)
     raise IndexError(row)
 
@@ -433,7 +433,7 @@ class FitJob:
         self._has_tried = False
         if options.estimator != AUTO:
             self._check_estimator()
-        table = open_table(options.reference, options.format, encoding=options.encoding, separator=options.separator)
+        table = open_as_asked(options.reference, options)
         table, self.label = with_labels(table, options.label)
         choices = Choices(
             tuple(chosen_columns("--drop", options.drop, table.columns, table.name, table.widths)),
@@ -704,11 +704,8 @@ class FitJob:
 
 def read_costs(path: str, classes: list[str]) -> list[list[float]]:
     """Read what it costs to predict the class of a column where that of the row is true, in order of the classes."""
-    reader = open_table(path, "csv")
-    try:
+    with closing(open_table(path, "csv")) as reader:
         frame = pl.concat([chunk.frame for chunk in reader.chunks(reader.columns, Position()) if chunk is not None])
-    finally:
-        reader.close()
     rows = key_texts(frame.to_series(0)).to_list()
     if sorted(rows) != sorted(classes) or sorted(frame.columns[1:]) != sorted(classes):
         raise DataError(f"{path} must name the classes {listed(classes)} in its first column and in its header.")

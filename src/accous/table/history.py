@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN
-from accous.exceptions import CheckpointError
 from accous.model.snapshot import Snapshot
 
 # --- The points of a history, as rows of arrays: what they hold, and how neighbours are merged
@@ -128,7 +127,6 @@ def _scrambled(number: int) -> int:
 
 
 MOST_POINTS = 512
-_FORMAT = 4
 # A point has at least this many readings, or one for each round.
 _READINGS_OF_POINT = 2
 # To read the metric costs as much as several rounds: it is read in each of the first rounds, then in one of 8, and at
@@ -167,10 +165,6 @@ class History:
         if self._closed:
             self._joined, self._closed = self._joined.followed_by(*self._closed), []
         return self._joined
-
-    @_points.setter
-    def _points(self, points: Points) -> None:
-        self._joined, self._closed = points, []
 
     def add(
         self,
@@ -211,7 +205,7 @@ class History:
             self._closed.append(self._open)
             self._open = Points.blank(1)
             if len(self) == MOST_POINTS:
-                self._points = self._points.halved()
+                self._joined = self._points.halved()
                 self.stride *= 2
 
     def add_labels(self, rounds: NDArray[np.float64], losses: NDArray[np.float64]) -> None:
@@ -271,16 +265,14 @@ class History:
             for prefix, points in (("", self._points), ("open_", self._open))
             for each in fields(Points)
         }
-        return {"format": _FORMAT, "stride": self.stride, "n_rounds": self.n_rounds, **arrays}
+        return {"stride": self.stride, "n_rounds": self.n_rounds, **arrays}
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
         """Undo ``to_plain``."""
-        if plain["format"] != _FORMAT:
-            raise CheckpointError("The history of this model was written by another version of accous: fit it again.")
         history = cls()
         history.stride, history.n_rounds = plain["stride"], plain["n_rounds"]
-        history._points, history._open = (
+        history._joined, history._open = (
             Points(*(plain[f"{prefix}{each.name}"].copy() for each in fields(Points))) for prefix in ("", "open_")
         )
         return history

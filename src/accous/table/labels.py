@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from accous.model.watching import MAX_ROWS
 from accous.table.kinds import ID, LINE, LabelTable, key_texts, read_label_table, require_no_feature
 from accous.table.model import TableModel, load_table_model, open_store, save_table_model
 from accous.table.options import AskOptions, LabelsOptions
-from accous.table.readers import STDIN, Position, TableReader, open_table, predicting_path
+from accous.table.readers import STDIN, Position, TableReader, open_as_asked, predicting_path
 from accous.table.rows import NamedRows, PendingRows, RowReader
 from accous.table.runs import require_separate_files
 from accous.table.store import ID_STEP, STORE_NAME, Joined, Store, first_id, identify_source, ids_from, looks_like_id
@@ -172,14 +173,11 @@ class LabelJob:
         """
         options = self._options
         assert options.labels is not None
-        reader = open_table(options.labels, options.format, encoding=options.encoding, separator=options.separator)
-        try:
+        with closing(open_as_asked(options.labels, options)) as reader:
             by, column, source = self._places(reader, store)
             table = read_label_table(
                 reader, by=by, place_column=column, label=options.label, usual_label=self.table_model.label
             )
-        finally:
-            reader.close()
         label = table.label_column
         require_no_feature(label, options.label or label, self.table_model.encoder.used_columns)
         self._require_labels(table)
@@ -385,9 +383,9 @@ class AskJob:
     def _find(self, store: Store, source: int | None) -> tuple[pl.DataFrame, int]:
         """Return the predictions of all rows of the stream, made now where there were none, and how many those are."""
         options, model = self._options, self.table_model
-        table, found, n_new = self._open(), [], 0
+        found, n_new = [], 0
         passed = [options.key] if options.key else []
-        try:
+        with closing(self._open()) as table:
             reader = RowReader(table, model.encoder, passed, skips_bad=True, accepts_unknown=True)
             for rows in reader.read(Position()):
                 if rows is None or not len(rows):
@@ -401,8 +399,6 @@ class AskJob:
                 if is_new.any():
                     self._predict(rows, np.flatnonzero(is_new), store, source)
                 found.append(store.join(places, by=place, source=source).rows)
-        finally:
-            table.close()
         if not found:
             raise DataError(f"{options.stream} has no rows.")
         return pl.concat(found).unique("id", keep="first", maintain_order=True).sort("id"), n_new
@@ -413,9 +409,8 @@ class AskJob:
         result = model.predict_rows(rows.X, needs_ratio=False)
         ids = ids_from(store.next_id(in_state=False), len(rows))
         named = NamedRows(rows, 0, len(rows), ids, self._options.key, [])
-        rounds = np.full(len(rows), result.number, dtype=np.int64)
         assert source is not None
-        stored = named.to_store(source, rounds, result.scores, model.kind, model.encoder)
+        stored = named.to_store(source, result.rounds, result.scores, model.kind, model.encoder)
         store.add_predictions(stored[new], learned=False)
 
     def _eligible(self, free: pl.DataFrame) -> pl.DataFrame:
@@ -437,9 +432,9 @@ class AskJob:
     def _write(self, chosen: pl.DataFrame) -> None:
         """Write the rows as they are in the stream, with the line or the key, and an empty column for the label."""
         options, label, wanted = self._options, self.table_model.label, chosen["place"].to_list()
-        table, pieces = self._open(), []
-        columns = [name for name in table.columns if name != label]
-        try:
+        pieces = []
+        with closing(self._open()) as table:
+            columns = [name for name in table.columns if name != label]
             for chunk in table.chunks(columns, Position()):
                 if chunk is not None:
                     lines = pl.Series(LINE, chunk.lines)
@@ -447,8 +442,6 @@ class AskJob:
                     # By the key, not by the line of the prediction, which may be one of another file.
                     place = key_texts(chunk.frame[options.key] if options.key else lines).alias(_PLACE)
                     pieces.append(frame.with_columns(place).filter(place.is_in(wanted)))
-        finally:
-            table.close()
         found = pl.concat(pieces).unique(_PLACE, keep="first", maintain_order=True)
         if options.with_predictions:
             predicted = chosen.select(pl.col("place").alias(_PLACE), pl.col("predicted").alias("prediction"))
@@ -456,7 +449,5 @@ class AskJob:
         found.drop(_PLACE).with_columns(pl.lit(None, pl.String).alias(label)).write_csv(self._unfinished)
 
     def _open(self) -> TableReader:
-        options, widths = self._options, self.table_model.settings.get("widths", {})
-        return open_table(
-            options.stream, options.format, encoding=options.encoding, separator=options.separator, widths=widths
-        )
+        widths = self.table_model.settings.get("widths", {})
+        return open_as_asked(self._options.stream, self._options, widths=widths)

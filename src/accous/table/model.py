@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import polars as pl
@@ -84,10 +84,6 @@ from accous.table.runs import Job, LogPosition
 from accous.table.store import Store, StorePosition, first_id, rows_before, unpack_scores
 from accous.text import count, did_you_mean, listed
 from accous.threads import CALLBACKS_NAME, Lockable
-
-if TYPE_CHECKING:
-    pass
-
 
 # --- What the columns of a table show that the reference does not: missing values, categories, values of
 #     constants
@@ -184,36 +180,27 @@ class TableWatch:
         }
 
 
-def watch_from_plain(plain: dict[str, Any] | None) -> TableWatch:
-    """Undo ``to_plain``; folders of the first versions have no watch."""
-    if plain is None:
-        return TableWatch()
+def watch_from_plain(plain: dict[str, Any]) -> TableWatch:
+    """Undo ``to_plain``."""
     latest = dict(zip(*plain["latest"], strict=True))
     columns = from_plain(ColumnWatch, plain["columns"])
     return TableWatch(recent_from_plain(plain["recent"]), columns, latest, tuple(plain["varied"]))
 
 
-def number_findings(encoder: ColumnEncoder, rows: Any, reference: Any) -> tuple[Finding, ...]:
+def number_findings(columns: Iterable[DecodedColumn], rows: Any, reference: Any) -> tuple[Finding, ...]:
     """Return which columns of numbers leave their range in the reference, in the units of the table.
 
     Parameters
     ----------
-    encoder : ColumnEncoder
+    columns : iterable of DecodedColumn
     rows, reference : array of shape (n_rows, n_features)
         Encoded rows.
     """
-    first_features = np.cumsum([0, *(len(plan.feature_names) for plan in encoder.used)]).tolist()
-    numbers = [(place, plan) for place, plan in zip(first_features, encoder.used, strict=False) if _is_number(plan)]
+    numbers = [column for column in columns if isinstance(column.plan, NumberColumn)]
     if rows is None or not numbers:
         return ()
-    chosen, plans = [place for place, _ in numbers], [plan for _, plan in numbers]
-    scale, mean = (np.array([getattr(plan, name) for plan in plans]) for name in ("deviation", "mean"))
-    ranges = ColumnRanges.of(reference[:, chosen] * scale + mean, [plan.name for plan in plans])
-    return ranges.findings(rows[:, chosen] * scale + mean)
-
-
-def _is_number(plan: Any) -> bool:
-    return isinstance(plan, NumberColumn)
+    then, now = (np.column_stack([column.values(part) for column in numbers]) for part in (reference, rows))
+    return ColumnRanges.of(then, [column.plan.name for column in numbers]).findings(now)
 
 
 def _rare(kinds: list[Mark], counts: IntArray, n_rows: int) -> list[tuple[int, float]]:
@@ -419,7 +406,7 @@ class TableSnapshot(Snapshot):
     def coverage(self) -> Coverage:
         """How well the reference covers the last rows, with findings about the table's own columns."""
         found = [
-            *number_findings(self.encoder, self.state.recent.last(), self.rules.reference),
+            *number_findings(self.decoded.values(), self.state.recent.last(), self.rules.reference),
             *self.watch.findings(self.encoder),
         ]
         place = {plan.name: number for number, plan in enumerate(self.encoder.plans)}
@@ -480,24 +467,6 @@ class TableSnapshot(Snapshot):
 # --- Labels of the rows of a frame: as text, in order of time, and joined with the predictions of the time
 
 
-@dataclass(frozen=True)
-class LabelledRows:
-    """The labels of a frame's rows.
-
-    Attributes
-    ----------
-    labels : polars.Series
-        As text; null in rows without a label.
-    """
-
-    labels: pl.Series
-
-    @property
-    def rows(self) -> NDArray[np.intp]:
-        """The rows that have a label."""
-        return np.flatnonzero(self.labels.is_not_null().to_numpy())
-
-
 def require_column(table: pl.DataFrame, name: str) -> pl.Series:
     """Return a column of a frame, or raise a DataError that names the others."""
     if name not in table.columns:
@@ -506,8 +475,8 @@ def require_column(table: pl.DataFrame, name: str) -> pl.Series:
     return table[name]
 
 
-def labels_of_frame(table: pl.DataFrame, y: Any, usual: str, kind: LabelKind) -> LabelledRows:
-    """Return the labels of a frame's rows.
+def labels_of_frame(table: pl.DataFrame, y: Any, usual: str, kind: LabelKind) -> pl.Series:
+    """Return the labels of a frame's rows as text, null in rows without a label.
 
     Parameters
     ----------
@@ -528,12 +497,10 @@ def labels_of_frame(table: pl.DataFrame, y: Any, usual: str, kind: LabelKind) ->
         if len(values) != table.height or any(isinstance(each, list) for each in values):
             raise DataError(f"y must have one label for each of the {table.height} rows of the frame.")
         column = pl.Series(values, strict=False)
-    return LabelledRows(kind.texts(column))
+    return kind.texts(column)
 
 
-def match_frame(
-    table: pl.DataFrame, labelled: LabelledRows, predictions: pl.DataFrame, key: str | None
-) -> pl.DataFrame:
+def match_frame(table: pl.DataFrame, labels: pl.Series, predictions: pl.DataFrame, key: str | None) -> pl.DataFrame:
     """Return the predictions that have a label: ``prediction``, probabilities, ``round``, ``label`` and the ``row``.
 
     They are joined by the key, by the line if both frames have it, or by position.
@@ -546,7 +513,7 @@ def match_frame(
             "column that both have, with key."
         )
     require_column(predictions, "prediction")
-    rows = pl.DataFrame({"place": _places(table, place_column), "label": labelled.labels})
+    rows = pl.DataFrame({"place": _places(table, place_column), "label": labels})
     once = check_labels(rows, "The frame", "position", place_column).rows
     first = rows.with_row_index("row").drop_nulls().unique("place", keep="first").select("place", "row")
     wanted = [each for each in predictions.columns if each == "round" or each.startswith("p_")]
@@ -595,6 +562,11 @@ class RoundResult:
     scores: NDArray[np.float64]
     ratios: NDArray[np.float64]
     counts: tuple[int, float, float]
+
+    @property
+    def rounds(self) -> NDArray[np.int64]:
+        """The round, once for each row."""
+        return np.full(len(self.scores), self.number, dtype=np.int64)
 
 
 def predict_and_adapt(
@@ -878,13 +850,7 @@ class TableModel(TellsStatus, Lockable):
                 self._watch_columns(marks)
             counts = NO_COUNTS if count_errors is None else count_errors(kind.answers(scores))
             time = None if times is None else float(times[-1])
-            self.history.add(
-                self.model,
-                len(X),
-                *counts,
-                time=time,
-                read=self.current,
-            )
+            self.history.add(self.model, len(X), *counts, time=time, read=self.current)
             if CALLBACKS_NAME in vars(self) and self.model.state_.recent.n_closed != before.recent.n_closed:
                 self._tell()
             return RoundResult(self.model.n_rounds_, scores, ratios, counts)
@@ -939,11 +905,8 @@ class TableModel(TellsStatus, Lockable):
         return RoundResult(model.n_rounds_, kind.scores(model, X), ratios, NO_COUNTS)
 
     def _as_frame(self, frame: Frame, played: RoundResult, n_before: int) -> Frame:
-        n_rows = len(played.ratios)
-        rounds = np.full(n_rows, played.number, dtype=np.int64)
-        lines = pl.DataFrame({LINE: np.arange(n_before + 1, n_before + n_rows + 1, dtype=np.int64)})
-        predictions = predictions_frame(lines, rounds, played.scores, played.ratios, self.kind)
-        return like(frame, predictions)
+        lines = pl.DataFrame({LINE: np.arange(n_before + 1, n_before + len(played.ratios) + 1, dtype=np.int64)})
+        return like(frame, predictions_frame(lines, played.rounds, played.scores, played.ratios, self.kind))
 
     # --- labels that come late ---------------------------------------------------------------------------------------
 
@@ -981,17 +944,17 @@ class TableModel(TellsStatus, Lockable):
             If labels cannot be joined, a column is missing or a value cannot be used. Nothing is counted then.
         """
         table = to_polars(frame)
-        labelled = labels_of_frame(table, y, self.label, self.kind)
+        labels = labels_of_frame(table, y, self.label, self.kind)
         with self.lock():
             if predictions is None:
-                rows = labelled.rows
-                values = self.kind.values(labelled.labels[rows])
+                rows = np.flatnonzero(labels.is_not_null().to_numpy())
+                values = self.kind.values(labels[rows])
                 self.model.observe(self._usable(self.prepare(frame), rows).X[rows], values, learn=False)
             else:
-                rows = self._observe_predicted(table, labelled, to_polars(predictions), key)
+                rows = self._observe_predicted(table, labels, to_polars(predictions), key)
             if learn and len(rows) and set(self.encoder.used_columns) <= set(table.columns):
                 spread, _ = spread_vectors(table[rows], self.settings.get("widths", {}))
-                self.learn(features_to_json(spread, self.encoder), labelled.labels[rows])
+                self.learn(features_to_json(spread, self.encoder), labels[rows])
         if CALLBACKS_NAME in vars(self):
             self._tell()
         return self
@@ -1096,9 +1059,9 @@ class TableModel(TellsStatus, Lockable):
         self.label_rows = {number: self.label_rows[number] for number in still}
 
     def _observe_predicted(
-        self, table: pl.DataFrame, labelled: LabelledRows, predictions: pl.DataFrame, key: str | None
+        self, table: pl.DataFrame, labels: pl.Series, predictions: pl.DataFrame, key: str | None
     ) -> NDArray[Any]:
-        new = match_frame(table, labelled, predictions, key)
+        new = match_frame(table, labels, predictions, key)
         X, rows = None, new["row"].to_numpy()
         if not new.height:
             return rows
@@ -1426,16 +1389,12 @@ def _named(factory: Callable[[], Any], name: str) -> Callable[[], Any]:
 # --- A table model's folder: everything that fit and adapt know, saved in one step
 
 
-_FORMAT = 2  # 1: nothing is remembered about the columns of the reference
-
-
 def save_table_model(table_model: TableModel, folder: Path) -> None:
     """Save to a folder; a crash at any moment leaves the previous save whole."""
     with table_model.lock():
         before = table_model.before_labels
         # Labels change the settings and the columns too.
         attached = {
-            "format": _FORMAT,
             "label": table_model.label,
             "settings": table_model.settings,
             "columns": table_model.encoder.to_json(),
@@ -1508,17 +1467,13 @@ def _saved_from_python(folder: Path) -> CheckpointError:
 
 def known_estimator(attached: dict[str, Any]) -> Any:
     """Return the estimator that a folder names, unfitted; None if it is the built-in one or the user's own code."""
-    settings = attached["settings"]
-    name = settings.get("estimator", LINEAR)
-    if is_own_code(name) or name == LINEAR:
-        return None
-    blocks = ColumnEncoder.from_json(attached["columns"]).blocks
-    return make_estimator(name, kind=_kind(settings), seed=settings["seed"], blocks=blocks)
+    name = attached["settings"]["estimator"]
+    return None if is_own_code(name) or name == LINEAR else _estimator_of(attached)
 
 
 def _named_estimator(attached: dict[str, Any], name: str | None) -> Any:
     """Return the estimator that a folder names, if the user names the same or none is needed."""
-    saved = attached["settings"].get("estimator", LINEAR)
+    saved = attached["settings"]["estimator"]
     if name is not None and name != saved:
         raise CheckpointError(f"The model was fitted with --estimator {saved}, not {name}: give the same one.")
     if not is_own_code(saved):
@@ -1527,13 +1482,14 @@ def _named_estimator(attached: dict[str, Any], name: str | None) -> Any:
         raise CheckpointError(
             f"The model uses the estimator {saved}, which is code of your own: allow it with --estimator {saved}."
         )
-    settings = attached["settings"]
-    return make_estimator(saved, kind=_kind(settings), seed=settings["seed"], blocks=())
+    return _estimator_of(attached)
 
 
-def _kind(settings: dict[str, Any]) -> str:
-    """Return the kind of the model: folders of classifiers do not name their task."""
-    return "regressor" if settings.get("task") == REGRESSION else "classifier"
+def _estimator_of(attached: dict[str, Any]) -> Any:
+    settings, blocks = attached["settings"], ColumnEncoder.from_json(attached["columns"]).blocks
+    # Folders of classifiers do not name their task.
+    kind = "regressor" if settings.get("task") == REGRESSION else "classifier"
+    return make_estimator(settings["estimator"], kind=kind, seed=settings["seed"], blocks=blocks)
 
 
 def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str, Any], folder: Path) -> TableModel:
@@ -1547,25 +1503,19 @@ def restore_table_model(model: Any, attached: dict[str, Any], progress: dict[str
         For messages.
     """
     with expecting_own_content(folder):
-        return _restored(model, attached, progress, folder)
-
-
-def _restored(model: Any, attached: dict[str, Any], progress: dict[str, Any], folder: Path) -> TableModel:
-    if attached["format"] > _FORMAT:
-        raise CheckpointError(f"{folder} was written by a newer accous: upgrade accous.")
-    encoder = ColumnEncoder.from_json(attached["columns"])
-    label_rows = _rows_from_plain(progress["label_rows"])
-    return TableModel(
-        model=model,
-        encoder=replace(encoder, extra=tuple(map(plan_from_json, attached.get("extra_columns", [])))),
-        label=attached["label"],
-        settings=attached["settings"],
-        history=History.from_plain(progress["history"]),
-        job=from_plain(Job | None, progress["job"]),
-        seasons=from_plain(SeasonWatch | None, progress["seasons"]),
-        watch=watch_from_plain(progress["watch"]),
-        stored=from_plain(StorePosition | None, progress.get("stored")) or StorePosition(),
-        log_position=from_plain(LogPosition | None, progress["log_position"]),
-        label_rows=label_rows,
-        before_labels=_before_from_plain(progress["before_labels"], label_rows, encoder),
-    )
+        encoder = ColumnEncoder.from_json(attached["columns"])
+        label_rows = _rows_from_plain(progress["label_rows"])
+        return TableModel(
+            model=model,
+            encoder=replace(encoder, extra=tuple(map(plan_from_json, attached["extra_columns"]))),
+            label=attached["label"],
+            settings=attached["settings"],
+            history=History.from_plain(progress["history"]),
+            job=from_plain(Job | None, progress["job"]),
+            seasons=from_plain(SeasonWatch | None, progress["seasons"]),
+            watch=watch_from_plain(progress["watch"]),
+            stored=from_plain(StorePosition, progress["stored"]),
+            log_position=from_plain(LogPosition | None, progress["log_position"]),
+            label_rows=label_rows,
+            before_labels=_before_from_plain(progress["before_labels"], label_rows, encoder),
+        )

@@ -15,7 +15,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from stat import S_ISREG
@@ -76,9 +76,11 @@ def to_numbers(column: pl.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_
     if column.dtype == pl.String:
         numbers = column.cast(pl.Float64, strict=False)
         if numbers.null_count() > column.null_count():
-            numbers = _retry(column, numbers)
+            numbers = numbers.fill_null(column.str.strip_chars().cast(pl.Float64, strict=False))
         values = _as_array(numbers)
-        is_bad = np.isinf(values) | (np.isnan(values) & ~_is_missing(column) if np.isnan(values).any() else False)
+        is_bad = np.isinf(values)
+        if np.isnan(values).any():
+            is_bad |= np.isnan(values) & to_texts(column).is_not_null().to_numpy()
         return values, is_bad
     if column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null):
         values = _as_array(column.cast(pl.Float64))
@@ -124,15 +126,6 @@ def texts_to_times(texts: pl.Series, form: str) -> tuple[pl.Series, NDArray[np.b
     if isinstance(times.dtype, pl.Datetime) and times.dtype.time_zone is not None:
         times = times.dt.replace_time_zone(None)
     return times, (times.is_null() & texts.is_not_null()).to_numpy()
-
-
-def _retry(column: pl.Series, numbers: pl.Series) -> pl.Series:
-    """Read the texts again, without surrounding blanks."""
-    return numbers.fill_null(column.str.strip_chars().cast(pl.Float64, strict=False))
-
-
-def _is_missing(column: pl.Series) -> NDArray[np.bool_]:
-    return to_texts(column).is_null().to_numpy()
 
 
 def _as_array(numbers: pl.Series) -> NDArray[np.float64]:
@@ -233,6 +226,16 @@ class Chunk:
         """How far the table is read when this row is the last one used."""
         content = self.row_bytes(row)
         return Position(int(self.ends[row]), int(self.next_lines[row]), len(content), digest_of(content))
+
+    def bad_row(self, row: int, column: str, reason: str) -> BadRow:
+        """Return a row as one that cannot be used."""
+        text = self.row_bytes(row).decode("utf-8", "replace").rstrip("\r")
+        return BadRow(int(self.ends[row]), int(self.lines[row]), column, reason, text)
+
+    def part(self, rows: IntArray) -> Chunk:
+        """Return some of the rows."""
+        cut = {name: getattr(self, name)[rows] for name in ("frame", "lines", "ends", "next_lines")}
+        return replace(self, **cut, row_bytes=lambda row: self.row_bytes(int(rows[row])))
 
 
 def digest_of(content: bytes) -> str:
@@ -493,6 +496,12 @@ class TextSource:
                 return content
         return b""
 
+    def wait(self) -> bytes:
+        """Return the next piece when there is one, empty at the end."""
+        while (piece := self.read()) is None:
+            pass
+        return piece
+
     def go_to(self, end: int, n_tail: int, read_so_far: bytes) -> tuple[bytes, bytes]:
         """Go to a place in the text.
 
@@ -513,7 +522,9 @@ class TextSource:
         if self._can_seek():
             start = self._mark_length + end - n_tail
             os.lseek(self._descriptor, start, os.SEEK_SET)
-            tail = _read_fully(self._descriptor, n_tail)
+            tail = b""
+            while len(tail) < n_tail and (piece := os.read(self._descriptor, n_tail - len(tail))):
+                tail += piece
             self._n_raw = start + len(tail)
             return tail, b""
         tail, content, n_left = b"", read_so_far, end
@@ -522,12 +533,9 @@ class TextSource:
             if n_left <= len(content):
                 return tail, content[n_left:]
             n_left -= len(content)
-            piece = self.read()
-            while piece is None:
-                piece = self.read()
-            if not piece:
+            content = self.wait()
+            if not content:
                 return b"", b""
-            content = piece
 
     def _can_seek(self) -> bool:
         return self._is_file and self._inflate is None and self._encoding is None
@@ -634,16 +642,6 @@ def _known_encoding(encoding: str | None) -> str | None:
     return None if name in ("utf-8", "utf-8-sig", "ascii") else name
 
 
-def _read_fully(descriptor: int, n_bytes: int) -> bytes:
-    content = b""
-    while len(content) < n_bytes:
-        piece = os.read(descriptor, n_bytes - len(content))
-        if not piece:
-            break
-        content += piece
-    return content
-
-
 # --- The base class of text tables: records, resuming at a position, rows that cannot be decoded
 
 
@@ -725,9 +723,7 @@ class TextTable(TableReader):
         """Read up to the end of the first record that is not blank."""
         content = b""
         while True:
-            piece = self._source.read()
-            while piece is None:
-                piece = self._source.read()
+            piece = self._source.wait()
             content += piece
             records = RecordCutter(None).feed(content if piece else content + b"\n")
             for number in range(len(records)):
@@ -789,15 +785,13 @@ class TextTable(TableReader):
         )
 
     def _undecodable(self, records: Records) -> list[BadRow]:
-        try:
-            records.content.decode()
-        except UnicodeDecodeError:
-            return [
-                self._bad(records, number, "", "the text is not UTF-8 (name its encoding with --encoding)")
-                for number in range(len(records))
-                if not _is_utf8(records.raw(number))
-            ]
-        return []
+        if _is_utf8(records.content):
+            return []
+        return [
+            self._bad(records, number, "", "the text is not UTF-8 (name its encoding with --encoding)")
+            for number in range(len(records))
+            if not _is_utf8(records.raw(number))
+        ]
 
     @staticmethod
     def _bad(records: Records, number: int, column: str, reason: str) -> BadRow:
@@ -1021,7 +1015,8 @@ def spread_names(name: str, width: int) -> list[str]:
 
 def is_vector(dtype: Any) -> bool:
     """Whether values of this polars type are lists or arrays of numbers, one level deep."""
-    return isinstance(dtype, (pl.List, pl.Array)) and dtype.inner is not None and _is_number(dtype.inner)
+    inner = dtype.inner if isinstance(dtype, (pl.List, pl.Array)) else None
+    return inner is not None and bool(inner.is_numeric() or inner == pl.Boolean)
 
 
 def faults_of(values: NDArray[np.float64], name: str) -> dict[int, Fault]:
@@ -1048,7 +1043,7 @@ def read_vectors(column: pl.Series, width: int) -> tuple[NDArray[np.float64], di
     faults = faults_of(values, name)
     for row in np.flatnonzero(~is_whole.to_numpy()).tolist():
         length = lengths[row]
-        reason = "the embedding is missing" if length is None else f"{_numbers(length)} instead of {width}"
+        reason = "the embedding is missing" if length is None else f"{count(length, 'number')} instead of {width}"
         faults[row] = Fault(name, reason)
     return values, faults
 
@@ -1079,17 +1074,9 @@ def require_widths(table: str, widths: Mapping[str, int], fitted: Mapping[str, i
     for name, width in widths.items():
         if fitted.get(name, width) != width:
             raise ParameterError(
-                f"{table} holds embeddings of {_numbers(width)} ({name!r}), but the model was fitted with "
+                f"{table} holds embeddings of {count(width, 'number')} ({name!r}), but the model was fitted with "
                 f"{fitted[name]}: embed both with the same network, or fit again."
             )
-
-
-def _is_number(dtype: Any) -> bool:
-    return bool(dtype.is_numeric() or dtype == pl.Boolean)
-
-
-def _numbers(width: int) -> str:
-    return count(width, "number")
 
 
 # --- What tables without lines share: their rows have numbers, counted from 1
@@ -1098,51 +1085,63 @@ def _numbers(width: int) -> str:
 _MOST_ROWS, _MOST_VALUES = 1 << 16, 1 << 22
 
 
-def rows_at_once(n_columns: int) -> int:
-    """Return the number of rows in a piece: fewer if they are wide, to bound the memory."""
-    return max(1, min(_MOST_ROWS, _MOST_VALUES // max(1, n_columns)))
+class NumberedTable(TableReader):
+    """A finished file whose rows have numbers."""
+
+    n_rows: int
+    _n_read = 0
+
+    def share_read(self) -> float | None:
+        """Share of the rows read so far."""
+        return self._n_read / self.n_rows if self.n_rows else None
+
+    def chunks(self, wanted: list[str], start: Position) -> Iterator[Chunk | None]:
+        """Yield the rows from a position on."""
+        if start.end > self.n_rows:
+            raise DataError(
+                f"{self.name} is not the table that was read before: it has {self.n_rows} rows, but {start.end} were "
+                "read; restore it, or start a new run with --new."
+            )
+        self._require_same_row(start)
+        # Fewer rows at once if they are wide, to bound the memory.
+        size = max(1, min(_MOST_ROWS, _MOST_VALUES // max(1, self._width(wanted))))
+        for first in range(start.end, self.n_rows, size):
+            self._n_read = min(first + size, self.n_rows)
+            yield self._read(first, size, wanted)
+
+    def _require_same_row(self, start: Position) -> None:
+        """Raise a DataError if the last row that was read has changed."""
+
+    @abstractmethod
+    def _width(self, wanted: list[str]) -> int:
+        """How many numbers a row has."""
+
+    @abstractmethod
+    def _read(self, first: int, size: int, wanted: list[str]) -> Chunk:
+        """Return at most so many rows."""
 
 
-def require_same_table(name: str, n_rows: int, start: Position) -> None:
-    """Raise a DataError for a table that has fewer rows than were already read from it."""
-    if start.end > n_rows:
-        raise DataError(
-            f"{name} is not the table that was read before: it has {n_rows} rows, but {start.end} were "
-            "read; restore it, or start a new run with --new."
-        )
-
-
-def chunk_of(
-    frame: pl.DataFrame, first: int, good: NDArray[np.int64], faults: dict[int, Fault], texts: dict[int, str]
+def _piece(
+    frame: pl.DataFrame,
+    first: int,
+    faults: dict[int, Fault],
+    row_bytes: Callable[[int], bytes] = lambda _: b"",
 ) -> Chunk:
-    """Return a piece of a table.
-
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        The good rows.
-    first : int
-        Rows before the piece.
-    good : array
-        Numbers of the good rows, from 0 in this piece.
-    faults : dict of int to Fault
-        What is wrong with the others.
-    texts : dict of int to str
-        The bad rows as they can be shown.
-    """
-    ends = good + (first + 1)
-    bad_rows = [
-        BadRow(first + row + 1, first + row + 1, fault.column, fault.reason, texts.get(row, ""))
-        for row, fault in sorted(faults.items())
-    ]
-    return Chunk(frame=frame, lines=ends, ends=ends, next_lines=ends, bad_rows=bad_rows)
+    """Return the good rows of a frame that begins after so many rows, and what is wrong with the others."""
+    ends = np.arange(first + 1, first + frame.height + 1)
+    piece = Chunk(frame=frame, lines=ends, ends=ends, next_lines=ends, row_bytes=row_bytes)
+    if not faults:
+        return piece
+    bad_rows = [piece.bad_row(row, fault.column, fault.reason) for row, fault in sorted(faults.items())]
+    good = np.setdiff1d(np.arange(frame.height), list(faults))
+    return replace(piece.part(good), bad_rows=bad_rows)
 
 
 # --- Arrays that numpy has saved: the file is mapped into memory and read piece by piece, and nothing is
 #     unpickled
 
 
-class NpyTable(TableReader):
+class NpyTable(NumberedTable):
     """A 2-D array of numbers, one embedding a row.
 
     Parameters
@@ -1156,40 +1155,27 @@ class NpyTable(TableReader):
         self.name = path
         self._array = open_array(path)
         _require_rows_of_numbers(self._array, path)
-        self.n_rows: int | None = len(self._array)
+        self.n_rows = len(self._array)
         self._vector = vector
         self.widths = {vector: self._array.shape[1]}
         self.columns = spread_names(vector, self._array.shape[1])
-        self._n_read = 0
-
-    def share_read(self) -> float | None:
-        """Share of the rows read so far."""
-        return self._n_read / len(self._array) if len(self._array) else None
 
     def column_types(self, wanted: list[str]) -> dict[str, Any]:
         """Return the polars type of all columns."""
         return dict.fromkeys(wanted, pl.Float64())
 
-    def chunks(self, wanted: list[str], start: Position) -> Iterator[Chunk | None]:
-        """Yield the rows from a position on; rows with NaN or infinity are bad."""
-        self._require_same(start)
-        size = rows_at_once(len(self.columns))
-        for first in range(start.end, len(self._array), size):
-            with np.errstate(invalid="ignore"):  # a NaN that signals, in a few bytes
-                values = np.array(self._array[first : first + size], dtype=np.float64, order="C")
-            self._n_read = first + len(values)
-            yield self._chunk(values, first, wanted)
+    def _width(self, wanted: list[str]) -> int:
+        return len(self.columns)
 
-    def _chunk(self, values: NDArray[np.float64], first: int, wanted: list[str]) -> Chunk:
-        faults = faults_of(values, self._vector)
-        good = np.setdiff1d(np.arange(len(values)), list(faults))
-        kept = values[good] if faults else values
-        frame = pl.DataFrame(kept, schema=self.columns, orient="row").select(exactly(wanted))
-        chunk = chunk_of(frame, first, good, faults, {row: _text(values[row]) for row in faults})
-        return replace(chunk, frame=frame, row_bytes=lambda row: _text(kept[row]).encode())
+    def _read(self, first: int, size: int, wanted: list[str]) -> Chunk:
+        """Return rows; those with NaN or infinity are bad."""
+        with np.errstate(invalid="ignore"):  # a NaN that signals, in a few bytes
+            values = np.array(self._array[first : first + size], dtype=np.float64, order="C")
+        frame = pl.DataFrame(values, schema=self.columns, orient="row")
+        piece = _piece(frame, first, faults_of(values, self._vector), lambda row: _text(values[row]).encode())
+        return replace(piece, frame=piece.frame.select(exactly(wanted)))
 
-    def _require_same(self, start: Position) -> None:
-        require_same_table(self.name, len(self._array), start)
+    def _require_same_row(self, start: Position) -> None:
         if start.tail_digest and start.tail_digest != digest_of(_text(self._array[start.end - 1]).encode()):
             raise DataError(
                 f"{self.name} is not the table that was read before: its row {start.end} has changed; restore it, or "
@@ -1260,7 +1246,7 @@ def panics_as_errors() -> Iterator[None]:
 _ROWS_LOOKED_AT, _SHARE_OF_WIDTH = 1000, 0.9
 
 
-class ParquetTable(TableReader):
+class ParquetTable(NumberedTable):
     """A Parquet file.
 
     Parameters
@@ -1276,20 +1262,14 @@ class ParquetTable(TableReader):
         try:
             with panics_as_errors():
                 self._schema = pl.read_parquet_schema(path)
-                self._n_rows = int(pl.scan_parquet(path).select(pl.len()).collect().item())
+                self.n_rows = int(pl.scan_parquet(path).select(pl.len()).collect().item())
                 self.widths = self._find_widths(expected or {})
         except OSError as error:
             raise DataError(f"{path} cannot be read: {error}.") from None
         except pl.exceptions.PolarsError as error:
             raise DataError(f"{path} is not a readable Parquet file ({error}).") from None
-        self.n_rows: int | None = self._n_rows
         self._source_of = self._find_sources()
         self.columns = list(self._source_of)
-        self._n_read = 0
-
-    def share_read(self) -> float | None:
-        """Share of the rows read so far."""
-        return self._n_read / self._n_rows if self._n_rows else None
 
     def column_types(self, wanted: list[str]) -> dict[str, Any]:
         """Return the polars types of these columns."""
@@ -1298,25 +1278,21 @@ class ParquetTable(TableReader):
             name: pl.Float64() if source in self.widths else self._schema[source] for name, source in sources.items()
         }
 
-    def chunks(self, wanted: list[str], start: Position) -> Iterator[Chunk | None]:
-        """Yield the rows from a position on."""
-        require_same_table(self.name, self._n_rows, start)
-        sources = list(dict.fromkeys(self._source_of[name] for name in wanted))
-        size = rows_at_once(sum(self.widths.get(name, 1) for name in sources))
-        for first in range(start.end, self._n_rows, size):
-            try:
-                with panics_as_errors():
-                    frame = pl.scan_parquet(self.name).slice(first, size).select(exactly(sources)).collect()
-            except pl.exceptions.PolarsError as error:
-                raise DataError(f"{self.name}, about row {first + 1}: the file is damaged ({error}).") from None
-            self._n_read = first + min(size, self._n_rows - first)
-            yield self._chunk(frame, first, wanted)
+    def _sources(self, wanted: list[str]) -> list[str]:
+        return list(dict.fromkeys(self._source_of[name] for name in wanted))
 
-    def _chunk(self, frame: pl.DataFrame, first: int, wanted: list[str]) -> Chunk:
+    def _width(self, wanted: list[str]) -> int:
+        return sum(self.widths.get(name, 1) for name in self._sources(wanted))
+
+    def _read(self, first: int, size: int, wanted: list[str]) -> Chunk:
+        try:
+            with panics_as_errors():
+                rows = pl.scan_parquet(self.name).slice(first, size)
+                frame = rows.select(exactly(self._sources(wanted))).collect()
+        except pl.exceptions.PolarsError as error:
+            raise DataError(f"{self.name}, about row {first + 1}: the file is damaged ({error}).") from None
         spread, faults = spread_vectors(frame, self.widths)
-        good = np.setdiff1d(np.arange(frame.height), list(faults))
-        spread = spread.select(exactly(wanted))
-        return chunk_of(spread[good] if faults else spread, first, good, faults, {})
+        return _piece(spread.select(exactly(wanted)), first, faults)
 
     def _find_sources(self) -> dict[str, str]:
         """Map each column of the table to the column of the file that it comes from."""
@@ -1507,6 +1483,14 @@ def open_table(
     return chosen.open(Asked(path, encoding, separator, is_growing, widths))
 
 
+def open_as_asked(
+    path: str, options: Any, *, is_growing: bool = False, widths: Mapping[str, int] | None = None
+) -> TableReader:
+    """Open a table as the options of a command say: ``format``, ``encoding`` and ``separator``."""
+    given = {"encoding": options.encoding, "separator": options.separator}
+    return open_table(path, options.format, **given, is_growing=is_growing, widths=widths)
+
+
 # --- Labels in a separate file: its first row belongs to the first row of the table, and so on
 
 
@@ -1604,22 +1588,19 @@ def place_of_labels(label: str) -> tuple[str, str] | None:
 def _read_labels(path: str, column: str) -> pl.Series:
     if path.lower().endswith(".npy"):
         return read_label_array(path, column)
-    table = open_table(path)
-    try:
+    pieces = []
+    with closing(open_table(path)) as table:
         if not column and len(table.columns) != 1:
             raise ParameterError(f"{path} has {len(table.columns)} columns: name one, --label {path}:COLUMN.")
         column = column or table.columns[0]
         if column not in table.columns:
             raise no_such_column(table, column)
-        pieces = []
         for chunk in table.chunks([column], Position()):
             if chunk is not None and chunk.bad_rows:
                 bad = chunk.bad_rows[0]
                 raise DataError(f"{table.name}, {table.unit} {bad.line}: {bad.reason}.")
             if chunk is not None:
                 pieces.append(chunk.frame[column])
-    finally:
-        table.close()
     return pl.concat(pieces) if pieces else pl.Series(column, [], dtype=pl.String)
 
 
@@ -1677,25 +1658,21 @@ class RowsOutput:
         else:
             separator = "\t" if self._format == "tsv" else ","
             frame.write_csv(content, include_header=self.n_bytes == 0, separator=separator)
-        self._append(content.getvalue())
+        with self._writing():
+            self._file.write(content.getvalue())
+        self.n_bytes += content.tell()
 
     def flush(self) -> None:
         """Flush the buffers."""
-        try:
+        with self._writing():
             self._file.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise self._cannot_write(error) from None
 
     def put_on_disk(self) -> int:
         """Sync to disk, so that a crash loses nothing; return the number of bytes written."""
         self.flush()
         if self._is_file:
-            try:
+            with self._writing():
                 os.fsync(self._file.fileno())
-            except OSError as error:
-                raise self._cannot_write(error) from None
         return self.n_bytes
 
     def close(self) -> None:
@@ -1704,17 +1681,8 @@ class RowsOutput:
             with suppress(OSError):
                 self._file.close()
 
-    def _append(self, content: bytes) -> None:
-        try:
-            self._file.write(content)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise self._cannot_write(error) from None
-        self.n_bytes += len(content)
-
     def _open(self, path: Path, n_bytes: int) -> tuple[BinaryIO, bool]:
-        try:
+        with self._writing():
             if path.exists() and not S_ISREG(path.stat().st_mode):
                 return path.open("wb"), False
             size = path.stat().st_size if path.exists() else 0
@@ -1725,15 +1693,19 @@ class RowsOutput:
             file: Any = path.open("r+b" if path.exists() else "xb")
             file.truncate(n_bytes)
             file.seek(n_bytes)
-        except OSError as error:
-            raise self._cannot_write(error) from None
-        return file, True
+            return file, True
 
-    def _cannot_write(self, error: OSError) -> DataError:
-        return DataError(
-            f"{self.name} cannot be written to ({error.strerror or error}); the last save is intact: free space or "
-            "change permissions, then run the same command again."
-        )
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise DataError(
+                f"{self.name} cannot be written to ({error.strerror or error}); the last save is intact: free space or "
+                "change permissions, then run the same command again."
+            ) from None
 
 
 def partial_path(path: str) -> str:

@@ -78,16 +78,19 @@ class PendingRows:
         if not len(self) and not self.bad_rows:
             return others
         moved = tuple((first + len(self), chunk) for first, chunk in others._chunks)
+        arrays = ("X", "lines", "n_missing", "n_unknown")
         return PendingRows(
-            X=np.concatenate((self.X, others.X)),
+            **{name: np.concatenate((getattr(self, name), getattr(others, name))) for name in arrays},
             frame=pl.concat((self.frame, others.frame)),
-            lines=np.concatenate((self.lines, others.lines)),
             bad_rows=self.bad_rows + others.bad_rows,
-            n_missing=np.concatenate((self.n_missing, others.n_missing)),
-            n_unknown=np.concatenate((self.n_unknown, others.n_unknown)),
             marks=self.marks.followed_by(others.marks),
             _chunks=(*self._chunks, *moved),
         )
+
+    def part(self, rows: Any, **others: Any) -> PendingRows:
+        """Return some of the rows; ``others`` are the attributes that are not just cut."""
+        names = ("X", "frame", "lines", "n_missing", "n_unknown", "marks")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names if name not in others}, **others)
 
     def after(self, n_rows: int) -> PendingRows:
         """Return the rows after the first ``n_rows``, with the bad rows that follow."""
@@ -96,16 +99,8 @@ class PendingRows:
         end = self.end_of(n_rows - 1)
         # Of the chunks that are used up the last one stays as long as it has rows.
         chunks = tuple((first - n_rows, chunk) for first, chunk in self._chunks if first + len(chunk.ends) > n_rows)
-        return PendingRows(
-            X=self.X[n_rows:],
-            frame=self.frame[n_rows:],
-            lines=self.lines[n_rows:],
-            bad_rows=[bad for bad in self.bad_rows if bad.end > end],
-            n_missing=self.n_missing[n_rows:],
-            n_unknown=self.n_unknown[n_rows:],
-            marks=self.marks[n_rows:],
-            _chunks=chunks,
-        )
+        bad_rows = [bad for bad in self.bad_rows if bad.end > end]
+        return self.part(slice(n_rows, None), bad_rows=bad_rows, _chunks=chunks)
 
     def pieces_of_table(self, start: int, stop: int) -> Iterator[pl.DataFrame]:
         """Yield some rows as the table has them; the type of a column may differ from piece to piece."""
@@ -169,67 +164,32 @@ class RowReader:
                 yield rows
                 continue
             n_before = int(np.searchsorted(rows._chunks[0][1].ends, first_bad.end))
-            yield _head(rows, n_before)
+            yield rows.part(slice(n_before), bad_rows=[])
             raise first_bad.error(self._table.name, self._table.unit)
 
     def _prepare(self, chunk: Chunk) -> PendingRows:
         features = self._encoder.encode(chunk.frame, accepts_unknown=self._accepts_unknown)
-        if not features.bad_values:
-            return self._rows(chunk, features.X, chunk.bad_rows, features)
-        is_good = np.ones(len(chunk.lines), dtype=bool)
-        bad_rows = list(chunk.bad_rows)
-        for bad in features.bad_values:
-            is_good[bad.row] = False
-            raw = chunk.row_bytes(bad.row).decode("utf-8", "replace").rstrip("\r")
-            end, line = int(chunk.ends[bad.row]), int(chunk.lines[bad.row])
-            bad_rows.append(BadRow(end, line, bad.column, bad.reason, raw))
-        good = np.flatnonzero(is_good)
-        row_bytes = chunk.row_bytes
-        kept = replace(
-            chunk,
-            frame=chunk.frame[good],
-            lines=chunk.lines[good],
-            ends=chunk.ends[good],
-            next_lines=chunk.next_lines[good],
-            row_bytes=lambda row: row_bytes(int(good[row])),
-        )
-        bad_rows.sort(key=lambda bad: bad.end)
-        return self._rows(kept, np.ascontiguousarray(features.X[good]), bad_rows, features, good)
-
-    def _rows(
-        self,
-        chunk: Chunk,
-        X: NDArray[np.float64],
-        bad_rows: list[BadRow],
-        features: Any,
-        good: NDArray[np.int64] | None = None,
-    ) -> PendingRows:
-        n_missing, n_unknown, marks = features.n_missing, features.n_unknown, features.marks
-        if good is not None:
-            n_missing, n_unknown, marks = n_missing[good], n_unknown[good], marks[good]
-        return PendingRows(
-            X=X,
+        rows = PendingRows(
+            X=features.X,
             frame=chunk.frame.select(exactly(self._passed)),
             lines=np.asarray(chunk.lines, dtype=np.int64),
-            bad_rows=bad_rows,
-            n_missing=n_missing,
-            n_unknown=n_unknown,
-            marks=marks,
+            bad_rows=chunk.bad_rows,
+            n_missing=features.n_missing,
+            n_unknown=features.n_unknown,
+            marks=features.marks,
             _chunks=((0, chunk),),
         )
-
-
-def _head(rows: PendingRows, n_rows: int) -> PendingRows:
-    return replace(
-        rows,
-        X=rows.X[:n_rows],
-        frame=rows.frame[:n_rows],
-        lines=rows.lines[:n_rows],
-        bad_rows=[],
-        n_missing=rows.n_missing[:n_rows],
-        n_unknown=rows.n_unknown[:n_rows],
-        marks=rows.marks[:n_rows],
-    )
+        if not features.bad_values:
+            return rows
+        bad_rows = chunk.bad_rows + [chunk.bad_row(bad.row, bad.column, bad.reason) for bad in features.bad_values]
+        good = np.setdiff1d(np.arange(len(rows)), [bad.row for bad in features.bad_values])
+        kept = chunk.part(good)
+        return rows.part(
+            good,
+            frame=kept.frame.select(exactly(self._passed)),
+            bad_rows=sorted(bad_rows, key=lambda bad: bad.end),
+            _chunks=((0, kept),),
+        )
 
 
 # --- The bad rows that were set aside, as a table
@@ -252,9 +212,6 @@ def write_rejects(bad_rows: list[BadRow], path: str) -> None:
     file.write(rejects_frame(bad_rows))
     file.put_on_disk()
     file.close()
-
-
-# --- Labelled rows that are in the reference already, such as the file that accous fit was given
 
 
 # --- Rows as they are remembered with their predictions: the columns that the model uses, as JSON

@@ -461,9 +461,10 @@ class Store:
             names = (*_ADDED, "label", "label_batch")
             rows = rows.with_columns(label_batch=pl.when(pl.col("label").is_not_null()).then(0))
         marks = ", ".join("?" * len(names))
-        with self.changing(), _plainly(self._path):
-            statement = f"INSERT INTO predictions ({', '.join(names)}) VALUES ({marks})"
-            self._connection.executemany(statement, rows.select(names).iter_rows())
+        with self.changing():
+            self._run_many(
+                f"INSERT INTO predictions ({', '.join(names)}) VALUES ({marks})", rows.select(names).iter_rows()
+            )
         if rows["id"][-1] % ID_STEP == 0:
             self.position = replace(self.position, last_id=int(rows["id"][-1]))
 
@@ -511,10 +512,8 @@ class Store:
         with self._given(labels, is_number=by != "key"):
             if by == "line" and source is None:
                 source = self._source_of_lines()
-            found = self._rows(_JOINS[by], *((source,) if by == "line" else ()))
-        with _plainly(self._path):
             types = {"place": pl.String, "given": pl.String, **_TYPES}
-            rows = pl.DataFrame(found, schema=types, orient="row")
+            rows = self._frame(types, _JOINS[by], *((source,) if by == "line" else ()))
         rows = rows.sort("id").unique("id", keep="last", maintain_order=True)
         unknown = labels.join(rows, on="place", how="anti", maintain_order="left")["place"]
         return Joined(rows, unknown)
@@ -528,8 +527,7 @@ class Store:
         pairs = pairs.drop_nulls("number") if is_number else pairs
         self._run("CREATE TEMP TABLE given (place TEXT, label TEXT, number INTEGER)")
         try:
-            with _plainly(self._path):
-                self._connection.executemany("INSERT INTO temp.given VALUES (?, ?, ?)", pairs.iter_rows())
+            self._run_many("INSERT INTO temp.given VALUES (?, ?, ?)", pairs.iter_rows())
             yield
         finally:
             self._run("DROP TABLE temp.given")
@@ -556,12 +554,11 @@ class Store:
         with self.changing():
             before = dict(self._earlier(joined.corrected["id"].to_list()))
             parts = changed.select("id", "given", "label", "label_batch").iter_rows()
-            with _plainly(self._path):
-                values = [
-                    (given, batch, _pushed(before.get(number), label, label_batch), number)
-                    for number, given, label, label_batch in parts
-                ]
-                self._connection.executemany(_SET_LABEL, values)
+            values = (
+                (given, batch, _pushed(before.get(number), label, label_batch), number)
+                for number, given, label, label_batch in parts
+            )
+            self._run_many(_SET_LABEL, values)
         self.position = self.position.with_batch()
 
     def _earlier(self, ids: list[int]) -> list[tuple[int, str | None]]:
@@ -573,13 +570,12 @@ class Store:
         ``given`` is the label, and ``first_batch`` when the row had its first one.
         """
         first = "coalesce(json_extract(p.earlier, '$[0][1]'), p.label_batch)"
-        found = self._rows(
+        rows = self._frame(
+            _TYPES | {"first_batch": pl.Int64},
             f"SELECT {_COLUMNS}, {first} FROM predictions AS p WHERE p.label_batch IS NOT NULL "
-            "ORDER BY p.label_batch, p.id"
+            "ORDER BY p.label_batch, p.id",
         )
-        with _plainly(self._path):
-            rows = pl.DataFrame(found, schema=_TYPES | {"first_batch": pl.Int64}, orient="row")
-            return rows.with_columns(given=pl.col("label"))
+        return rows.with_columns(given=pl.col("label"))
 
     def undo_last(self) -> int:
         """Take the last batch of labels back, those that it replaced come back; return how many labels it had."""
@@ -593,9 +589,7 @@ class Store:
 
     def _undo(self, batch: int) -> int:
         rows = self._rows("SELECT id, earlier FROM predictions WHERE label_batch = ?", batch)
-        with _plainly(self._path):
-            values = [(*_popped(earlier), number) for number, earlier in rows]
-            self._connection.executemany(_SET_LABEL, values)
+        self._run_many(_SET_LABEL, ((*_popped(earlier), number) for number, earlier in rows))
         return len(rows)
 
     def _last_batch(self) -> int | None:
@@ -629,13 +623,12 @@ class Store:
     def served_since(self, number: int) -> pl.DataFrame:
         """Return the rows that came to a service after an id and have no label, in their order."""
         columns = ("id", "key", "line", "round", "predicted")
-        found = self._rows(
+        return self._frame(
+            {name: _TYPES[name] for name in columns},
             f"SELECT {', '.join(columns)} FROM predictions WHERE id > ? AND source = ? AND label IS NULL ORDER BY id",
             number,
             SERVED,
         )
-        with _plainly(self._path):
-            return pl.DataFrame(found, schema={name: _TYPES[name] for name in columns}, orient="row")
 
     def settled(self, by: str, source: int | None) -> list[str]:
         """Return the keys, or the lines of a file, as text, that were asked about or have a label."""
@@ -667,10 +660,8 @@ class Store:
             young = self._rows(
                 "SELECT id FROM predictions WHERE day >= ? ORDER BY id LIMIT 1", self._today() - keep_days
             )
-            if young:
-                n_deleted += self._run("DELETE FROM predictions WHERE id < ?", young[0][0])
-            else:
-                n_deleted += self._run("DELETE FROM predictions WHERE true")
+            oldest, values = ("id < ?", young[0]) if young else ("true", ())
+            n_deleted += self._run(f"DELETE FROM predictions WHERE {oldest}", *values)
             n_more = self._one("SELECT count(*) FROM predictions")[0] - most_rows
             if n_more > 0:
                 oldest = "SELECT id FROM predictions ORDER BY id LIMIT ?"
@@ -682,24 +673,19 @@ class Store:
             )
         return n_deleted
 
-    def counts(self) -> dict[str, int]:
-        """Return how many rows there are, with a label, and asked for without one."""
-        names = ("rows", "labelled", "asked")
-        found = [
-            self._one(f"SELECT count(*) FROM predictions {where}")[0]
-            for where in (
-                "",
-                "WHERE label_batch IS NOT NULL",
-                "WHERE asked_batch IS NOT NULL AND label IS NULL",
-            )
-        ]
-        return dict(zip(names, found, strict=True))
-
     # --- SQL
 
     def _run(self, statement: str, *values: Any) -> int:
         with _plainly(self._path):
             return int(self._connection.execute(statement, values).rowcount)
+
+    def _run_many(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        with _plainly(self._path):
+            self._connection.executemany(statement, rows)
+
+    def _frame(self, types: dict[str, Any], statement: str, *values: Any) -> pl.DataFrame:
+        with _plainly(self._path):
+            return pl.DataFrame(self._rows(statement, *values), schema=types, orient="row")
 
     def _rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with _plainly(self._path):
