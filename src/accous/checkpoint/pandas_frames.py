@@ -11,8 +11,6 @@ from accous.checkpoint.codecs import objects_from_plain, objects_to_plain
 from accous.exceptions import CheckpointError
 from accous.validation import own_copy
 
-__all__ = ["frame_from_plain", "frame_to_plain"]
-
 _NUMPY_KINDS = "biufcmM"
 _MASKED_ARRAYS = {
     "b": pd.arrays.BooleanArray,

@@ -13,8 +13,6 @@ import polars as pl
 from accous.checkpoint.codecs import objects_from_plain, objects_to_plain
 from accous.exceptions import CheckpointError
 
-__all__ = ["frame_from_plain", "frame_to_plain"]
-
 _TEXTS = ("String", "Categorical", "Enum")
 _DTYPES: dict[str, Any] = {
     dtype.__name__: dtype

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from accous.table.adapt import AdaptJob, PredictJob
     from accous.table.runs import Job
 
-__all__ = ["EXAMPLES", "PREDICT_EXAMPLES", "adapt", "predict"]
-
 EXAMPLES = """
 Examples:
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from accous.diagnostics.losses import LossScale
     from accous.model.backtest import Backtest
     from accous.table.fit import FitJob, ReferenceTable
-
-__all__ = ["BACKTEST_EXAMPLES", "EXAMPLES", "backtest", "fit"]
 
 EXAMPLES = """
 Examples:
@@ -136,7 +135,7 @@ def _record(job: FitJob, settings: dict[str, Any]) -> dict[str, Any]:
         "estimator": settings["estimator"],
         "predictors": settings["predictors"],
         "order": settings["order"],
-        "remarks": [remark.to_json() for remark in job.remarks],
+        "remarks": [asdict(remark) for remark in job.remarks],
         "columns": [{"column": plan.name, "kind": plan.kind, "what": plan.summary()} for plan in plans],
     }
 

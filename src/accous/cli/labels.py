@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from accous.model.learning import LearningEvent
     from accous.table.labels import LabelJob, LabelsCounted
 
-__all__ = ["ASK_EXAMPLES", "EXAMPLES", "ask", "labels"]
-
 ASK_EXAMPLES = """
 Examples:
 

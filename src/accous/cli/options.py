@@ -23,23 +23,6 @@ if TYPE_CHECKING:
 
     from accous.model.backtest import Backtest
 
-__all__ = [
-    "StopRequest",
-    "announcing_compilation",
-    "columns_table",
-    "command",
-    "give_up_stdout",
-    "locked_model",
-    "plain_permissions",
-    "print_backtest",
-    "remarks_console",
-    "require_folder",
-    "require_no_batches_left",
-    "results_console",
-    "say",
-    "stop_on_signals",
-]
-
 _Options = TypeVar("_Options")
 
 
@@ -59,7 +42,12 @@ def command(options: type[_Options], run: Callable[[_Options], int]) -> Callable
 
     call.__name__, call.__doc__ = run.__name__, run.__doc__
     # Typer reads the parameters of a command from its signature.
-    call.__signature__ = inspect.signature(options, eval_str=True)  # type: ignore[attr-defined]
+    signature = inspect.signature(options, eval_str=True)
+    # What a command has alone comes first in its help, and what it has in common with others last.
+    declared = [inspect.get_annotations(cls) for cls in options.__mro__]
+    place = {name: number for number, names in reversed(list(enumerate(declared))) for name in names}
+    ordered = sorted(signature.parameters.values(), key=lambda each: place[each.name])
+    call.__signature__ = signature.replace(parameters=ordered)  # type: ignore[attr-defined]
     return call
 
 

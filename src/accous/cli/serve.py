@@ -14,8 +14,6 @@ from accous.text import count, import_extra
 if TYPE_CHECKING:
     from accous.service.learner import OwnedModel
 
-__all__ = ["EXAMPLES", "serve"]
-
 EXAMPLES = """
 Examples:
 

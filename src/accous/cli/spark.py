@@ -17,8 +17,6 @@ from accous.text import count, require_extra
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["EXAMPLES", "SparkOptions", "spark"]
-
 EXAMPLES = """
 Examples:
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from accous.diagnostics.performance import Estimate
     from accous.table.model import TableSnapshot
 
-__all__ = ["EXAMPLES", "REPORT_EXAMPLES", "report", "require_html", "status", "status_line", "write_page"]
-
 EXAMPLES = """
 Examples:
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -42,21 +42,6 @@ from accous.text import count
 _SHARE_OF_KIND = 0.9
 _SAMPLE = 1000  # rows that tell whether a column of texts may hold dates
 _LEAST_CORRELATION, _MOST_STEPS_BACK = 0.95, 0.05
-
-
-@dataclass(frozen=True)
-class OrderedRows:
-    """Row numbers in order of time.
-
-    Attributes
-    ----------
-    rows : array of shape (n_rows,)
-    is_bad : array of shape (n_rows,)
-        Rows of the file, in its own order, whose time cannot be read.
-    """
-
-    rows: NDArray[np.intp]
-    is_bad: NDArray[np.bool_]
 
 
 def find_order(frame: pl.DataFrame, choices: Choices, *, is_ordered: bool | None) -> Order | None:
@@ -127,11 +112,14 @@ def not_in_order(column: str) -> str:
     )
 
 
-def put_in_order(frame: pl.DataFrame, order: Order | None) -> OrderedRows:
-    """Sort the rows; rows of the same time stay as they are, and a row without a time follows the one before it."""
+def put_in_order(frame: pl.DataFrame, order: Order | None) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return the rows in order of time, and which rows of the file have a time that cannot be read.
+
+    Rows of the same time stay as they are, and a row without a time follows the one before it.
+    """
     n_rows = frame.height
     if order is None or order.by != "time":
-        return OrderedRows(np.arange(n_rows), np.zeros(n_rows, dtype=bool))
+        return np.arange(n_rows), np.zeros(n_rows, dtype=bool)
     times, is_bad = _times(frame[str(order.column)])
     is_there = ~np.isnan(times)
     if not is_there.any():
@@ -142,7 +130,7 @@ def put_in_order(frame: pl.DataFrame, order: Order | None) -> OrderedRows:
     last_known = np.maximum.accumulate(np.where(is_there, np.arange(n_rows), -1))
     first = float(times[is_there][0])
     filled = np.where(last_known >= 0, times[np.maximum(last_known, 0)], first)
-    return OrderedRows(np.argsort(filled, kind="stable"), is_bad)
+    return np.argsort(filled, kind="stable"), is_bad
 
 
 def _are_dates(column: pl.Series) -> bool:
@@ -219,10 +207,6 @@ class Remark:
     kind: str
     column: str | None
     text: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it, ready for JSON."""
-        return asdict(self)
 
 
 def leave_out_columns(frame: pl.DataFrame, choices: Choices, *, has_order: bool | None) -> tuple[Choices, list[Remark]]:

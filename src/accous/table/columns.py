@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -17,12 +17,12 @@ import polars as pl
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from accous.arrays import FloatArray
+from accous.arrays import FloatArray, from_plain
 from accous.exceptions import CheckpointError, DataError
 from accous.table.readers import (
     MISSING_TEXTS,
     NO_DECIMAL_COMMAS,
-    Fault,
+    BadValue,
     count_times,
     is_usable,
     to_numbers,
@@ -734,11 +734,6 @@ def _fold(part: FloatArray, kind: str) -> FloatArray:
     return np.where(part.max(axis=1) > 0.0, part.argmax(axis=1).astype(np.float64), np.nan)
 
 
-def blocks_of(plans: Iterable[ColumnPlan]) -> tuple[Block, ...]:
-    """Return what `PlainColumns` needs to know about the columns in use."""
-    return tuple((_kind(plan), len(plan.feature_names)) for plan in plans)
-
-
 def places_of_categories(blocks: tuple[Block, ...]) -> list[int]:
     """Return which plain columns are categories whose codes have no order."""
     kinds = [kind for kind, n_features in blocks for _ in range(n_features if kind == NUMBERS else 1)]
@@ -756,15 +751,6 @@ def _kind(plan: ColumnPlan) -> str:
 
 _WITH_COMMA = re.compile(r"[+-]?[\d.]*,\d+")
 _MOST_NAMED = 3
-
-
-@dataclass(frozen=True)
-class BadValue:
-    """The first value of a row that cannot be used."""
-
-    row: int
-    column: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -789,12 +775,9 @@ class Features:
     n_unknown: NDArray[np.int64]
     marks: Marks
 
-    def with_faults(self, faults: Mapping[int, Fault]) -> Features:
+    def with_faults(self, faults: Mapping[int, BadValue]) -> Features:
         """Return the same with more bad values; in a row that has one already, the new one replaces it."""
-        if not faults:
-            return self
-        bad = {value.row: value for value in self.bad_values}
-        bad |= {row: BadValue(row, fault.column, fault.reason) for row, fault in faults.items()}
+        bad = {value.row: value for value in self.bad_values} | dict(faults)
         return replace(self, bad_values=[bad[row] for row in sorted(bad)])
 
 
@@ -886,8 +869,8 @@ class ColumnEncoder:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """What the features are, column by column, for models that read plain columns."""
-        return blocks_of(self.used)
+        """What the features are, column by column, for `PlainColumns`."""
+        return tuple((_kind(plan), len(plan.feature_names)) for plan in self.used)
 
     @property
     def column_of_feature(self) -> list[str]:
@@ -974,11 +957,9 @@ class ColumnEncoder:
         """Undo ``to_json``."""
         plans, records = [], []
         for each in content:
-            parts = dict(each)
-            record = parts.pop("reference", None)
-            plans.append(plan_from_json(parts))
-            joined = {} if record is None else {"joined": tuple(record.get("joined", ()))}
-            records.append(None if record is None else ColumnRecord(**record | joined))
+            plan = dict(each)
+            records.append(from_plain(ColumnRecord | None, plan.pop("reference", None)))
+            plans.append(plan_from_json(plan))
         return cls(tuple(plans), tuple(records) if any(records) else ())
 
 

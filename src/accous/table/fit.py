@@ -159,15 +159,15 @@ def read_reference(
     if not is_good.any():
         raise DataError(f"{table.name} has no row with a label.")
     order = find_order(frame.filter(is_good), choices, is_ordered=is_ordered)
-    ordered = put_in_order(frame, order)
-    good = frame[ordered.rows[is_good[ordered.rows]]]
+    in_order, is_bad_time = put_in_order(frame, order)
+    good = frame[in_order[is_good[in_order]]]
     has_order = None if order is None else order.is_in_time
     choices, remarks = leave_out_columns(good, choices, has_order=has_order)
     encoder = ColumnEncoder.learn(good, choices).with_records(good)
     features = encoder.encode(frame)
     bad_values = [(bad.row, bad.column, bad.reason) for bad in features.bad_values]
     column = "" if order is None else str(order.column)
-    bad_values += [(int(row), column, "the time cannot be read") for row in np.flatnonzero(ordered.is_bad)]
+    bad_values += [(int(row), column, "the time cannot be read") for row in np.flatnonzero(is_bad_time)]
     for row, column, reason in bad_values:
         if is_good[row]:
             is_good[row] = False
@@ -175,7 +175,7 @@ def read_reference(
     bad_rows.sort(key=lambda bad: bad.end)
     if bad_rows and not skips_bad:
         raise bad_rows[0].error(table.name, table.unit)
-    rows = ordered.rows[is_good[ordered.rows]]
+    rows = in_order[is_good[in_order]]
     y = found_task.read(labels[rows], label, table.name)
     frame, X = frame[rows], np.ascontiguousarray(features.X[rows])
     order = order or look_for_order(X, y, has_classes=found_task.kind != "regressor")

@@ -1302,7 +1302,7 @@ def make_estimator(name: str, *, kind: str, seed: int, blocks: tuple[Block, ...]
     seed : int
         For every ``random_state``; those that a function of the user's has set are kept.
     blocks : tuple
-        What the features are; see `accous.table.columns.blocks_of`.
+        What the features are; see `accous.table.columns.PlainColumns`.
 
     Examples
     --------

@@ -157,7 +157,35 @@ _Keep = Annotated[list[str] | None, typer.Option(metavar="COL,...", help="Column
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitOptions:
+class TableOptions:
+    """What all commands that read a table are told."""
+
+    format: _Format = None
+    encoding: _Encoding = None
+    separator: _Separator = None
+    quiet: Quiet = False
+    as_json: AsJson = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RowsOptions(TableOptions):
+    """What the commands that predict are told."""
+
+    output: _Predictions = "-"
+    key: _Key = None
+    keep: _Keep = None
+    on_bad_row: _OnBadRow = "fail"
+    rejects: _Rejects = None
+    unknown_category: _UnknownCategory = "use"
+    estimator: NamedEstimator = None
+
+    def __post_init__(self) -> None:
+        if self.as_json and self.output == "-":
+            raise ParameterError("--json and the predictions both go to stdout: give the predictions a file with -o.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitOptions(TableOptions):
     """A reference to fit on and how to fit; without an ``output`` it is only replayed."""
 
     reference: _Reference
@@ -237,18 +265,13 @@ class FitOptions:
         ),
     ] = "auto"
     seed: Annotated[int, between("--seed", 0, LARGEST_SEED, help="Random seed.", rich_help_panel=_MODEL)] = 0
-    format: _Format = None
-    encoding: _Encoding = None
-    separator: _Separator = None
     on_bad_row: _OnBadRow = "fail"
     rejects: _Rejects = None
     force: Force = False
-    quiet: Quiet = False
-    as_json: AsJson = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class BacktestOptions:
+class BacktestOptions(TableOptions):
     """Labelled history to replay."""
 
     reference: _Reference
@@ -264,16 +287,13 @@ class BacktestOptions:
     drop: _Drop = None
     categorical: _Categorical = None
     keep_as_feature: _KeepAsFeature = None
-    format: _Format = None
-    encoding: _Encoding = None
-    separator: _Separator = None
     force: Force = False
-    quiet: Quiet = False
-    as_json: AsJson = False
 
     def to_fit(self) -> FitOptions:
         """Return how to fit on the history: nothing is saved."""
-        chosen = _common(self, FitOptions) | {"ordered": self.ordered or None}
+        names = {each.name for each in fields(FitOptions)}
+        chosen = {each.name: getattr(self, each.name) for each in fields(self) if each.name in names}
+        chosen["ordered"] = self.ordered or None
         return FitOptions(**chosen, output=None, refit_budget=None)
 
 
@@ -295,14 +315,13 @@ class SaveRule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptOptions:
+class AdaptOptions(_RowsOptions):
     """A stream to follow and how to follow it."""
 
     model: ModelFolder
     stream: Annotated[
         str, typer.Argument(metavar="STREAM", help="Unlabelled rows: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
     ]
-    output: _Predictions = "-"
     batch_size: Annotated[
         int, between("--batch-size", 1, _LARGEST_BATCH, help="Rows in a round.", rich_help_panel=_ROUNDS)
     ] = 10
@@ -312,8 +331,6 @@ class AdaptOptions:
     learn_first: Annotated[
         bool, _of_rounds("--learn-first", help="Learn from a batch before predicting it, not after.")
     ] = False
-    key: _Key = None
-    keep: _Keep = None
     label: Annotated[
         str | None, typer.Option(metavar="COL|FILE", help="Labels, as for fit; only for scoring, never learned from.")
     ] = None
@@ -334,18 +351,9 @@ class AdaptOptions:
     ] = 90
     new: Annotated[bool, _of_run("--new", help="Start a new run, and abandon an unfinished one.")] = False
     force: Annotated[bool, _of_run("--force", help="Replace existing predictions.")] = False
-    format: _Format = None
-    encoding: _Encoding = None
-    separator: _Separator = None
-    on_bad_row: _OnBadRow = "fail"
-    rejects: _Rejects = None
-    unknown_category: _UnknownCategory = "use"
-    estimator: NamedEstimator = None
-    quiet: Quiet = False
-    as_json: AsJson = False
 
     def __post_init__(self) -> None:
-        _require_one_on_stdout(self.output, as_json=self.as_json)
+        super().__post_init__()
         self.save_rule()
 
     def save_rule(self) -> SaveRule:
@@ -381,38 +389,18 @@ _RECORDED = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions:
+class PredictOptions(_RowsOptions):
     """Rows to predict."""
 
     model: ModelFolder
     rows: Annotated[
         str, typer.Argument(metavar="ROWS", help="Rows to predict: CSV, TSV, JSON lines, Parquet or npy; - is stdin.")
     ]
-    output: _Predictions = "-"
-    key: _Key = None
-    keep: _Keep = None
     force: Force = False
-    format: _Format = None
-    encoding: _Encoding = None
-    separator: _Separator = None
-    on_bad_row: _OnBadRow = "fail"
-    rejects: _Rejects = None
-    unknown_category: _UnknownCategory = "use"
-    estimator: NamedEstimator = None
-    quiet: Quiet = False
-    as_json: AsJson = False
-
-    def __post_init__(self) -> None:
-        _require_one_on_stdout(self.output, as_json=self.as_json)
-
-
-def _require_one_on_stdout(output: str, *, as_json: bool) -> None:
-    if as_json and output == "-":
-        raise ParameterError("--json and the predictions both go to stdout: give the predictions a file with -o.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelsOptions:
+class LabelsOptions(TableOptions):
     """Late labels and where they belong."""
 
     model: ModelFolder
@@ -439,12 +427,7 @@ class LabelsOptions:
     forget: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="Delete what is remembered of the row with this key.")
     ] = None
-    format: _Format = None
-    encoding: _Encoding = None
-    separator: _Separator = None
     estimator: NamedEstimator = None
-    quiet: Quiet = False
-    as_json: AsJson = False
 
     def __post_init__(self) -> None:
         if (self.labels is not None) + self.undo + bool(self.forget) != 1:
@@ -454,7 +437,7 @@ class LabelsOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskOptions:
+class AskOptions(TableOptions):
     """Rows to choose from, and how many labels are wanted."""
 
     model: ModelFolder
@@ -474,24 +457,13 @@ class AskOptions:
         bool, typer.Option("--with-predictions", help="Add the predictions, which may sway those who label.")
     ] = False
     force: Force = False
-    format: _Format = None
-    encoding: _Encoding = None
-    separator: _Separator = None
     estimator: NamedEstimator = None
-    quiet: Quiet = False
-    as_json: AsJson = False
 
     def __post_init__(self) -> None:
         if (self.n is None) == (self.labels_per is None):
             raise ParameterError("Say how many labels: -n N, or --labels-per ROWS N.")
         if self.labels_per is not None and not 0 < self.labels_per[1] < self.labels_per[0]:
             raise ParameterError("--labels-per ROWS N needs fewer labels than rows, such as 1000 50.")
-
-
-def _common(options: Any, other: type[Any]) -> dict[str, Any]:
-    """Return the options that another command has, too."""
-    names = {each.name for each in fields(other)}
-    return {each.name: getattr(options, each.name) for each in fields(options) if each.name in names}
 
 
 _WORKERS, _SAVING, _LIMITS = "Workers", "Saving", "Limits"

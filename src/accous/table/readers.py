@@ -27,6 +27,7 @@ import polars.selectors as cs
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError, ParameterError
+from accous.table.options import TableOptions
 from accous.text import count, did_you_mean, listed, require_choice
 
 # --- Text and typed columns as numbers, categories or times; values that cannot be read are marked
@@ -995,9 +996,10 @@ EMBEDDING = "embedding"  # what the rows of an array are called, which has no na
 
 
 @dataclass(frozen=True)
-class Fault:
-    """The reason why a row cannot be used."""
+class BadValue:
+    """The first value of a row that cannot be used."""
 
+    row: int
     column: str
     reason: str
 
@@ -1019,18 +1021,18 @@ def is_vector(dtype: Any) -> bool:
     return inner is not None and bool(inner.is_numeric() or inner == pl.Boolean)
 
 
-def faults_of(values: NDArray[np.float64], name: str) -> dict[int, Fault]:
+def faults_of(values: NDArray[np.float64], name: str) -> dict[int, BadValue]:
     """Name the first number in each row that is NaN or infinite: an embedding has no missing values to fill in."""
     is_finite = np.isfinite(values)
     rows = np.flatnonzero(~is_finite.all(axis=1))
     columns = is_finite[rows].argmin(axis=1)
     return {
-        row: Fault(f"{name}_{column}", f"{values[row, column]} is not a finite number")
+        row: BadValue(row, f"{name}_{column}", f"{values[row, column]} is not a finite number")
         for row, column in zip(rows.tolist(), columns.tolist(), strict=True)
     }
 
 
-def read_vectors(column: pl.Series, width: int) -> tuple[NDArray[np.float64], dict[int, Fault]]:
+def read_vectors(column: pl.Series, width: int) -> tuple[NDArray[np.float64], dict[int, BadValue]]:
     """Return a column of lists as an array of shape (n_rows, width), and what is wrong with some of its rows."""
     name = column.name
     column = column.alias("values")  # some names are patterns to polars
@@ -1044,16 +1046,16 @@ def read_vectors(column: pl.Series, width: int) -> tuple[NDArray[np.float64], di
     for row in np.flatnonzero(~is_whole.to_numpy()).tolist():
         length = lengths[row]
         reason = "the embedding is missing" if length is None else f"{count(length, 'number')} instead of {width}"
-        faults[row] = Fault(name, reason)
+        faults[row] = BadValue(row, name, reason)
     return values, faults
 
 
-def spread_vectors(frame: pl.DataFrame, widths: Mapping[str, int]) -> tuple[pl.DataFrame, dict[int, Fault]]:
+def spread_vectors(frame: pl.DataFrame, widths: Mapping[str, int]) -> tuple[pl.DataFrame, dict[int, BadValue]]:
     """Spread the embeddings of a frame, by their names and widths; return what is wrong with some rows too.
 
     A frame that has the spread columns instead, or no such column, is returned as it is.
     """
-    faults: dict[int, Fault] = {}
+    faults: dict[int, BadValue] = {}
     parts: list[pl.DataFrame] = []
     for column in frame:
         is_empty = column.null_count() == len(column)  # whatever type it has then
@@ -1124,7 +1126,7 @@ class NumberedTable(TableReader):
 def _piece(
     frame: pl.DataFrame,
     first: int,
-    faults: dict[int, Fault],
+    faults: dict[int, BadValue],
     row_bytes: Callable[[int], bytes] = lambda _: b"",
 ) -> Chunk:
     """Return the good rows of a frame that begins after so many rows, and what is wrong with the others."""
@@ -1484,9 +1486,9 @@ def open_table(
 
 
 def open_as_asked(
-    path: str, options: Any, *, is_growing: bool = False, widths: Mapping[str, int] | None = None
+    path: str, options: TableOptions, *, is_growing: bool = False, widths: Mapping[str, int] | None = None
 ) -> TableReader:
-    """Open a table as the options of a command say: ``format``, ``encoding`` and ``separator``."""
+    """Open a table as the options of a command say."""
     given = {"encoding": options.encoding, "separator": options.separator}
     return open_table(path, options.format, **given, is_growing=is_growing, widths=widths)
 
