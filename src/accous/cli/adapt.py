@@ -165,18 +165,23 @@ def _print_summary(job: AdaptJob, numbers: dict[str, Any], remarks: Console, *, 
 def _remarks(job: AdaptJob) -> Iterator[str]:
     """Yield what the reader should know about the rows that were read."""
     record, model = job.record, job.table_model
-    if record.n_rejected:
-        where = "" if job.rejects_path is None else f", in {job.rejects_path}"
-        yield f"{count(record.n_rejected, 'bad row')} set aside{where}."
+    yield from _remarks_on_values(job, record)
     if job.repeated_key is not None:
         yield f"Several rows have {job.options.key} = {job.repeated_key}: a late label belongs to the last of them."
     backwards = model.backwards_in_words(record.n_rounds)
     if backwards:
         yield backwards
-    if record.n_unknown:
+
+
+def _remarks_on_values(job: AdaptJob | PredictJob, counted: Job | PredictJob) -> Iterator[str]:
+    """Yield how many rows were set aside, and which categories are new."""
+    if counted.n_rejected:
+        where = "" if job.rejects_path is None else f", in {job.rejects_path}"
+        yield f"{count(counted.n_rejected, 'bad row')} set aside{where}."
+    if counted.n_unknown:
         from accous.table.runs import unknown_in_words
 
-        yield unknown_in_words(record.n_unknown, record.unknown_in)
+        yield unknown_in_words(counted.n_unknown, counted.unknown_in)
 
 
 # --- accous predict
@@ -217,10 +222,4 @@ def _print_predicted(job: PredictJob, remarks: Console) -> None:
     say(console, text)
     if not job.is_remembered:
         say(remarks, f"{job.options.model} cannot be written to, so it does not remember the predictions.")
-    if job.n_rejected:
-        where = "" if job.rejects_path is None else f", in {job.rejects_path}"
-        say(remarks, f"{count(job.n_rejected, 'bad row')} set aside{where}.")
-    if job.n_unknown:
-        from accous.table.runs import unknown_in_words
-
-        say(remarks, unknown_in_words(job.n_unknown, job.unknown_in))
+    say(remarks, *_remarks_on_values(job, job))

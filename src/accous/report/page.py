@@ -7,7 +7,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
@@ -294,7 +293,8 @@ def render_fleet(readings: Sequence[Mapping[str, Any]], name: str) -> str:
         What the page is about.
     """
     body = [_fleet_head(readings, name), _fleet_tiles(readings), _columns(readings), _table_section(readings)]
-    moments = _Moments.of(readings)
+    times = [each["time"] for each in readings if not math.isnan(each["time"])]
+    are_dates = bool(times) and min(times) >= _FIRST_SECOND and max(times) < _LAST_SECOND
     rows = [
         [
             str(each["key"]),
@@ -309,7 +309,7 @@ def render_fleet(readings: Sequence[Mapping[str, Any]], name: str) -> str:
             ", ".join(each["columns"]),
             each["rounds"],
             each["is_adapted"],
-            moments.said(each["since_time"]),
+            _moment(each["since_time"], are_dates=are_dates),
         ]
         for each in readings
     ]
@@ -317,23 +317,11 @@ def render_fleet(readings: Sequence[Mapping[str, Any]], name: str) -> str:
     return _page(f"accous: {name}", style, body, rows, page_asset("fleet.js"))
 
 
-@dataclass(frozen=True)
-class _Moments:
-    """How times are shown: as dates if all of them lie in this age, and as the numbers that they are otherwise."""
-
-    are_dates: bool
-
-    @classmethod
-    def of(cls, readings: Sequence[Mapping[str, Any]]) -> _Moments:
-        times = [each["time"] for each in readings if not math.isnan(each["time"])]
-        return cls(bool(times) and min(times) >= _FIRST_SECOND and max(times) < _LAST_SECOND)
-
-    def said(self, seconds: float) -> str:
-        if math.isnan(seconds):
-            return ""
-        if not self.are_dates:
-            return f"{seconds:.10g}"
-        return f"{datetime.fromtimestamp(seconds, tz=UTC):%Y-%m-%d %H:%M}"
+def _moment(seconds: float, *, are_dates: bool) -> str:
+    """Return a time as a date if all times lie in this age, and as the number that it is otherwise."""
+    if math.isnan(seconds):
+        return ""
+    return f"{datetime.fromtimestamp(seconds, tz=UTC):%Y-%m-%d %H:%M}" if are_dates else f"{seconds:.10g}"
 
 
 def _fleet_head(readings: Sequence[Mapping[str, Any]], name: str) -> str:

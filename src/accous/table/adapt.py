@@ -209,7 +209,7 @@ class _Following:
                 self._record.position = Position(last.end, last.line)
         self._write_header()
         self._output.put_on_disk()
-        self._job.finish_output()
+        self._job.finish_output(self._job.options.output)
         self._save(is_last=True, is_finished=True)
         return True
 
@@ -474,8 +474,10 @@ class _PredictingJob:
                 rejects = opened.enter_context(closing(RowsOutput(self.rejects_path, "csv", n_reject_bytes)))
             yield output, rejects
 
-    def _finish_parquet(self, path: str) -> None:
-        """Turn the collected rows into a Parquet file."""
+    def finish_output(self, path: str) -> None:
+        """Turn the collected rows into a Parquet file, if the output is one."""
+        if not self._is_parquet:
+            return
         key = self.options.key
         types = self.table.column_types(self.kept if key is None else [key, *self.kept])
         finish_parquet(path, output_schema(key, self.kept, self.table_model.kind, types))
@@ -620,11 +622,6 @@ class AdaptJob(_PredictingJob):
         """The file that rows are appended to."""
         return partial_path(self.options.output) if self._is_parquet else self.options.output
 
-    def finish_output(self) -> None:
-        """Turn the collected rows into a Parquet file, if the output is one."""
-        if self._is_parquet:
-            self._finish_parquet(self.options.output)
-
     def _remove_partial(self) -> None:
         """Remove the rows collected for a Parquet file, once that is saved as finished."""
         if self._is_parquet:
@@ -768,8 +765,7 @@ class PredictJob(_PredictingJob):
     def _put_in_place(self) -> None:
         if self._is_direct:
             return
-        if self._is_parquet:
-            self._finish_parquet(self._unfinished)
+        self.finish_output(self._unfinished)
         Path(self._unfinished).replace(self.options.output)
 
     def _remove_unfinished(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter
@@ -25,6 +24,7 @@ from accous.table.readers import (
     BadValue,
     count_times,
     is_usable,
+    plain_text,
     to_numbers,
     to_texts,
     to_times,
@@ -631,9 +631,7 @@ class Marks:
         for column in self.values:
             there = column.drop_nulls()
             if len(there):
-                text = str(there[-1])
-                shown = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
-                found[column.name] = shown, there.n_unique() == 1
+                found[column.name] = _shortened(there[-1]), there.n_unique() == 1
         return found
 
 
@@ -903,7 +901,7 @@ class ColumnEncoder:
                 )
             for row in np.flatnonzero(is_bad).tolist():
                 bad.setdefault(
-                    row, BadValue(row, plan.name, f"{_shown(column[row])} {reason}{_hint(plan, column[row])}")
+                    row, BadValue(row, plan.name, f"{_shortened(column[row])!r} {reason}{_hint(plan, column[row])}")
                 )
             if encoded.is_missing is not None:
                 n_missing += encoded.is_missing
@@ -1026,9 +1024,9 @@ def _what_to_do(lacking: list[str]) -> str:
     return f" Add {it}, empty where {its} values are not known, or fit a model without {it} (accous fit --drop{names})."
 
 
-def _shown(value: Any) -> str:
+def _shortened(value: Any) -> str:
     text = str(value)
-    return repr(text if len(text) <= 40 else f"{text[:37]}...")
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 # --- Rows as plain values, such as those of JSON: to a frame, or straight to features where that gives the same
@@ -1081,8 +1079,7 @@ def _as_float(value: float) -> float:
 
 
 def _texts(values: list[Any]) -> pl.Series:
-    texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
-    return pl.Series(texts, dtype=pl.String)
+    return pl.Series(map(plain_text, values), dtype=pl.String)
 
 
 class PlainRowEncoder:

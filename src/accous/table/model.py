@@ -1311,7 +1311,7 @@ def make_estimator(name: str, *, kind: str, seed: int, blocks: tuple[Block, ...]
     RandomForestRegressor(min_samples_leaf=5, random_state=0)
     """
     if is_own_code(name):
-        return _seeded(_import_factory(name)(), seed)
+        return _seeded(_own_estimator(name), seed)
     if name == AUTO:
         return LinearAndTrees(_on_plain_columns(blocks, lambda categories: make_trees(kind, seed, categories)))
     if name not in NAMES:
@@ -1351,8 +1351,8 @@ def _seeded(estimator: Any, seed: int) -> Any:
     return estimator.set_params(**dict.fromkeys(unset, seed)) if unset else estimator
 
 
-def _import_factory(name: str) -> Callable[[], Any]:
-    """Import a function of the user's; modules in the working folder are found too, as with ``python -m``."""
+def _own_estimator(name: str) -> Any:
+    """Import and call a function of the user's; modules in the working folder are found too, as with ``python -m``."""
     module_name, _, attribute = name.partition(":")
     folder = str(Path.cwd())
     if folder not in sys.path:
@@ -1366,24 +1366,15 @@ def _import_factory(name: str) -> Callable[[], Any]:
     factory = getattr(module, attribute, None)
     if not callable(factory):
         raise ParameterError(f"--estimator {name}: {module_name} has no function {attribute!r}.")
-    return _named(factory, name)
-
-
-def _named(factory: Callable[[], Any], name: str) -> Callable[[], Any]:
-    """Return the function with errors that name the option."""
-
-    def make() -> Any:
-        try:
-            estimator = factory()
-        except Exception as error:
-            raise ParameterError(f"--estimator {name} failed ({type(error).__name__}: {error}).") from error
-        if isinstance(estimator, type) or not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
-            raise ParameterError(
-                f"--estimator {name} must return a scikit-learn estimator, got {type(estimator).__name__}."
-            )
-        return estimator
-
-    return make
+    try:
+        estimator = factory()
+    except Exception as error:
+        raise ParameterError(f"--estimator {name} failed ({type(error).__name__}: {error}).") from error
+    if isinstance(estimator, type) or not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
+        raise ParameterError(
+            f"--estimator {name} must return a scikit-learn estimator, got {type(estimator).__name__}."
+        )
+    return estimator
 
 
 # --- A table model's folder: everything that fit and adapt know, saved in one step

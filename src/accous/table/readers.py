@@ -890,22 +890,19 @@ class DelimitedTable(TextTable):
         """Read records with misplaced quotes."""
         fields, bad_rows = [], []
         for row in rows.tolist():
-            record = self._fields(records.text(row))
-            if record is None:
+            try:
+                text = io.StringIO(records.text(row), newline="")
+                record = next(csv.reader(text, delimiter=self._separator or ","), [])
+            except csv.Error:
                 bad_rows.append(self._bad(records, row, "", "misplaced quotes"))
-            elif len(record) == len(self.columns):
+                continue
+            if len(record) == len(self.columns):
                 fields.append(record)
             else:
                 bad_rows.append(self._wrong_width(records, row, len(record)))
         columns = zip(*fields, strict=True) if fields else [()] * len(self.columns)
         by_name = dict(zip(self.columns, map(list, columns), strict=True))
         return _texts({name: by_name[name] for name in wanted}), bad_rows
-
-    def _fields(self, text: str) -> list[str] | None:
-        try:
-            return next(csv.reader(io.StringIO(text, newline=""), delimiter=self._separator or ","), [])
-        except csv.Error:
-            return None
 
     def _wrong_width(self, records: Records, row: int, width: int) -> BadRow:
         fields = count(width, "field")
@@ -960,7 +957,7 @@ class JsonLinesTable(TextTable):
                 bad_rows.append(self._bad(records, row, nested, "a list or an object where a single value is expected"))
                 continue
             for name, values in columns.items():
-                values.append(_as_text(record.get(name)))
+                values.append(plain_text(record.get(name)))
         return _texts(columns), bad_rows
 
 
@@ -983,7 +980,8 @@ def _is_unicode(record: Any) -> bool:
     return True
 
 
-def _as_text(value: Any) -> str | None:
+def plain_text(value: Any) -> str | None:
+    """Return a value of JSON as the text that it has in a file."""
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value)  # true, false, NaN, Infinity
