@@ -399,18 +399,13 @@ def read_manifest(folder: Path) -> Manifest:
         raise CheckpointError(f"{path} is incomplete ({error}): restore the folder from a copy.") from error
 
 
-def is_manifest_of_ours(path: Path) -> bool:
-    """Whether accous wrote this manifest, in any version of the format; its checksum is not checked."""
+def peek_manifest(path: Path) -> dict[str, Any] | None:
+    """Return what a manifest holds, in any version of the format and unchecked; None if accous did not write it."""
     try:
         content = _read_content(path)
     except CheckpointError:
-        return False
-    return content is not None and content.get("format") == _FORMAT
-
-
-def has_attached(path: Path) -> bool:
-    """Whether a manifest of accous keeps other data with its model."""
-    return (_read_content(path) or {}).get("attached") is not None
+        return None
+    return content if content is not None and content.get("format") == _FORMAT else None
 
 
 def _read_content(path: Path) -> dict[str, Any] | None:

@@ -35,10 +35,9 @@ from accous.checkpoint.files import (
     Manifest,
     StoredFile,
     expecting_own_content,
-    has_attached,
     is_data_file,
-    is_manifest_of_ours,
     is_temporary_file,
+    peek_manifest,
     read_consistently,
     remove_files,
     sync_folder,
@@ -494,9 +493,10 @@ def _prepare(folder: Path, *, is_attached: bool) -> None:
     if not folder.exists():
         folder.mkdir(parents=True, exist_ok=True)
         sync_folder(folder.parent)
-    manifest = folder / MANIFEST_NAME
-    if manifest.exists():
-        is_ours = is_manifest_of_ours(manifest)
+    before = None
+    if (folder / MANIFEST_NAME).exists():
+        before = peek_manifest(folder / MANIFEST_NAME)
+        is_ours = before is not None
     else:
         # Only files of accous: the first save was interrupted.
         is_ours = all(_is_name_of_ours(file.name) for file in folder.iterdir())
@@ -504,7 +504,7 @@ def _prepare(folder: Path, *, is_attached: bool) -> None:
         raise CheckpointError(
             f"{folder} holds something that accous did not save: give a new or empty folder, or remove what is there."
         )
-    if not is_attached and manifest.exists() and has_attached(manifest):
+    if not is_attached and before is not None and before.get("attached") is not None:
         raise CheckpointError(
             f"{folder} holds a table model that accous fit made, and its columns and history would be lost: give "
             "another folder, or save the table model that accous.load returns."

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.arrays import FloatArray, IntArray, from_plain, to_plain
+from accous.arrays import IntArray, from_plain, to_plain
 from accous.checkpoint.codecs import read_data
 from accous.checkpoint.files import expecting_own_content, read_consistently
 from accous.checkpoint.folder import learning_from_plain, learning_to_plain, load_with, save_with
@@ -31,7 +31,7 @@ from accous.diagnostics.coverage import (
     smallest_rare_count,
 )
 from accous.diagnostics.drift import DriftEvent, Regime, SeasonWatch, start_seasons
-from accous.diagnostics.performance import Calibration, Labels, Predictions
+from accous.diagnostics.performance import Predictions
 from accous.diagnostics.status import Finding as Code
 from accous.diagnostics.status import Reason, Status
 from accous.exceptions import CheckpointError, DataError, ParameterError
@@ -332,33 +332,14 @@ class TableSnapshot(Snapshot):
         return self.status.advice.command(folder, stream) or None
 
     @property
-    def tolerance(self) -> float:
-        """How much more loss than at fit is still healthy."""
-        return self.inner.tolerance
-
-    @property
-    def calibration(self) -> Calibration | None:
-        """What held-out rows tell of rows that are predicted so."""
-        return self.inner.calibration
-
-    @property
     def recent(self) -> Predictions:
         """What the predictor in use says of recent rows."""
         return self.inner.recent
 
     @property
-    def labels(self) -> Labels:
-        """Labels that say something of recent rows."""
-        return self.inner.labels
-
-    @property
     def alarm(self) -> AlarmWatch | None:
         """The alarm with all rows so far; None if the reference has too few rows."""
         return self.inner.alarm
-
-    @property
-    def _label_weights(self) -> FloatArray:
-        return self.inner._label_weights
 
     def segment_values(self, by: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Return a column's values of recent, labelled and held-out rows: numbers, or names of categories."""
