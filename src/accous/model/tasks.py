@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,6 +203,7 @@ class ClassTask:
     """
 
     kind: ClassVar[str] = "classifier"
+    has_classes: ClassVar[Literal[True]] = True
 
     classes: NDArray[Any]
     labels: IntArray
@@ -423,6 +424,7 @@ class NumberTask:
     """
 
     kind: ClassVar[str] = "regressor"
+    has_classes: ClassVar[Literal[False]] = False
 
     targets: FloatArray
     loss: NumberLoss

@@ -13,10 +13,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.diagnostics.losses import ERROR, LossScale
+from accous.diagnostics.losses import ABSOLUTE, ERROR, LossScale
 from accous.exceptions import DataError, ParameterError
 from accous.model.predictors import LinearPredictor
-from accous.model.tasks import LARGEST_TARGET, NumberTask
+from accous.model.tasks import LARGEST_TARGET, ClassTask, NumberTask, Task
 from accous.table.readers import (
     LabelledTable,
     Position,
@@ -373,46 +373,14 @@ def _to_digits(values: FloatArray) -> FloatArray:
 #     says it
 
 
-CLASSIFICATION, REGRESSION = TASKS = ("classification", "regression")
+CLASSIFICATION, REGRESSION = "classification", "regression"
+TASKS: dict[str, type[Task]] = {CLASSIFICATION: ClassTask, REGRESSION: NumberTask}
 # Numbers with fewer different values are rather the names of classes.
 _MOST_FRACTIONS, _MOST_WHOLE = 10, 50
 
 
-@dataclass(frozen=True)
-class LabelTask:
-    """What is done with a label, and why.
-
-    Attributes
-    ----------
-    name : {"classification", "regression"}
-    sentence : str
-        How that was decided, if the label could be either; otherwise empty.
-    """
-
-    name: str
-    sentence: str = ""
-
-    @property
-    def kind(self) -> str:
-        """The kind of the model: "classifier" or "regressor"."""
-        return "regressor" if self.name == REGRESSION else "classifier"
-
-    def read(self, labels: pl.Series, column: str, table: str) -> NDArray[Any]:
-        """Return labels, all known, as the model takes them: numbers, whole numbers or text."""
-        return _as_numbers(labels) if self.name == REGRESSION else _as_classes(labels, column, table)
-
-    def is_bad(self, labels: pl.Series) -> NDArray[np.bool_]:
-        """Where there is a label that cannot be used."""
-        if self.name != REGRESSION:
-            return np.zeros(len(labels), dtype=bool)
-        return labels.is_not_null().to_numpy() & ~(np.abs(_as_numbers(labels)) <= LARGEST_TARGET)
-
-
-CLASSES = LabelTask(CLASSIFICATION)
-
-
-def find_task(labels: pl.Series, column: str, chosen: str | None) -> LabelTask:
-    """Decide what the label is.
+def find_task(labels: pl.Series, column: str, chosen: str | None) -> tuple[type[Task], str]:
+    """Decide what the label is, and say how in a sentence, which is empty if it could not be the other.
 
     Whole numbers with more than 50 different values, and other numbers with more than 10, are numbers to predict.
 
@@ -429,32 +397,38 @@ def find_task(labels: pl.Series, column: str, chosen: str | None) -> LabelTask:
     --------
     >>> import polars as pl
     >>> from accous.table.kinds import find_task
-    >>> find_task(pl.Series(["yes", "no"]), "y", None).name
-    'classification'
-    >>> find_task(pl.Series([f"{number / 8}" for number in range(100)]), "y", None).name
-    'regression'
+    >>> find_task(pl.Series(["yes", "no"]), "y", None)
+    (<class 'accous.model.tasks.ClassTask'>, '')
+    >>> find_task(pl.Series([f"{number / 8}" for number in range(100)]), "y", None)[0]
+    <class 'accous.model.tasks.NumberTask'>
     """
     if chosen is not None:
-        return LabelTask(chosen)
+        return TASKS[chosen], ""
     known = labels.drop_nulls()
     numbers = _as_numbers(known)
     if not len(known) or not np.isfinite(numbers).all():
-        return LabelTask(CLASSIFICATION)
+        return ClassTask, ""
     n_different = len(np.unique(numbers))
     is_whole = bool((numbers % 1.0 == 0.0).all())
     if n_different > (_MOST_WHOLE if is_whole else _MOST_FRACTIONS):
-        return LabelTask(
-            REGRESSION,
-            f"Column {column!r} has {n_different:,} different numbers, so numbers are predicted. If they are classes, "
-            f"say --task {CLASSIFICATION}.",
-        )
+        decided = "so numbers are predicted. If they are classes, say --task classification."
+        return NumberTask, f"Column {column!r} has {n_different:,} different numbers, {decided}"
     if n_different <= 2:
-        return LabelTask(CLASSIFICATION)
-    return LabelTask(
-        CLASSIFICATION,
-        f"Column {column!r} has {n_different} different numbers, which are taken as classes. If they are to be "
-        f"predicted as numbers, say --task {REGRESSION}.",
-    )
+        return ClassTask, ""
+    decided = "which are taken as classes. If they are to be predicted as numbers, say --task regression."
+    return ClassTask, f"Column {column!r} has {n_different} different numbers, {decided}"
+
+
+def read_task(kind: type[Task], labels: pl.Series, column: str, table: str) -> Task:
+    """Return labels, all known, as the model takes them: numbers, or classes that are whole numbers or text."""
+    if kind is NumberTask:
+        return NumberTask(_as_numbers(labels), ABSOLUTE)
+    return ClassTask(*np.unique(_as_classes(labels, column, table), return_inverse=True))
+
+
+def is_no_number(labels: pl.Series) -> NDArray[np.bool_]:
+    """Where there is a label that is no number to predict."""
+    return labels.is_not_null().to_numpy() & ~(np.abs(_as_numbers(labels)) <= LARGEST_TARGET)
 
 
 def _as_numbers(labels: pl.Series) -> FloatArray:
@@ -469,7 +443,7 @@ def _as_classes(labels: pl.Series, name: str, table: str) -> NDArray[Any]:
     if len(different) > _MOST_CLASSES:
         raise DataError(
             f"{table}: the label {name!r} has {len(different)} different values, too many for classes; if it is a "
-            f"number, say --task {REGRESSION}."
+            "number, say --task regression."
         )
     if all(_is_whole_number(label) for label in different):
         return labels.cast(pl.Int64).to_numpy()
@@ -612,5 +586,5 @@ def no_better_in_words(settings: dict[str, Any]) -> str:
     error, of_constant = reference_error(settings), settings.get("error_of_constant")
     if error is None or of_constant is None or error < round(of_constant, 12):
         return ""
-    constant = "most frequent class" if scale_of(settings).is_of_classes else "median"
+    constant = "most frequent class" if scale_of(settings).is_share else "median"
     return f"The model is no better than always predicting the {constant}."
