@@ -227,11 +227,6 @@ class ClassTask:
         return self.classes[:0]
 
     @property
-    def names(self) -> frozenset[str]:
-        """The classes as text."""
-        return frozenset(str(each) for each in self.classes.tolist())
-
-    @property
     def loss_name(self) -> str:
         """The loss is the error."""
         return ERRORS.loss
@@ -446,11 +441,6 @@ class NumberTask:
     def none(self) -> FloatArray:
         """No numbers."""
         return np.empty(0)
-
-    @property
-    def names(self) -> frozenset[str]:
-        """No names: every number may be a label."""
-        return frozenset()
 
     @property
     def loss_name(self) -> str:

@@ -146,8 +146,8 @@ _MOST_CLASSES = 200
 
 
 @dataclass(frozen=True, eq=False)
-class ClassKind:
-    """The label is one of some classes."""
+class ClassForm:
+    """How classes, and what is predicted of them, stand in a table: the form of a `ClassTask`."""
 
     classes: NDArray[Any]
 
@@ -197,10 +197,6 @@ class ClassKind:
     def answers(self, scores: FloatArray) -> NDArray[Any]:
         """Most probable class of each row, by its number."""
         return (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
-
-    def intervals(self, scores: FloatArray) -> FloatArray | None:
-        """Classes have no intervals."""
-        return None
 
     def fixed_answers(self, model: Any, X: FloatArray) -> NDArray[Any]:
         """Return the class numbers of the fixed model."""
@@ -257,8 +253,8 @@ class ClassKind:
 
 
 @dataclass(frozen=True, eq=False)
-class NumberKind:
-    """The label is a number; predictions have an interval that holds nine of ten true numbers."""
+class NumberForm:
+    """The form of a `NumberTask`: a number, with an interval that holds nine of ten true numbers."""
 
     task: NumberTask
 
@@ -301,10 +297,6 @@ class NumberKind:
     def answers(self, scores: FloatArray) -> NDArray[Any]:
         """Return the numbers as they are written."""
         return _to_digits(scores[:, 0])
-
-    def intervals(self, scores: FloatArray) -> FloatArray | None:
-        """Return low and high; NaN where there is no interval."""
-        return _to_digits(scores[:, 1:])
 
     def fixed_answers(self, model: Any, X: FloatArray) -> NDArray[Any]:
         """Return the numbers of the fixed model."""
@@ -349,15 +341,15 @@ class NumberKind:
         return None if self.is_possible(texts).any() else "is a number, which the model predicts"
 
 
-LabelKind = ClassKind | NumberKind
-"""What depends on whether the label of a table is a class or a number."""
+LabelForm = ClassForm | NumberForm
+"""The columns that labels and predictions of a task have in tables: how they are written, read and remembered."""
 
 
-def kind_of(task: Any, classes: NDArray[Any] | None = None) -> LabelKind:
-    """Return the kind of the label that a model predicts; classes that labels have added can be given."""
-    if isinstance(task, NumberTask):
-        return NumberKind(task)
-    return ClassKind(task.classes if classes is None else classes)
+def form_of(task: Task, classes: NDArray[Any] | None = None) -> LabelForm:
+    """Return the form of what a model predicts in tables; classes that labels have added can be given."""
+    if not task.has_classes:
+        return NumberForm(task)
+    return ClassForm(task.classes if classes is None else classes)
 
 
 def _to_digits(values: FloatArray) -> FloatArray:
@@ -479,7 +471,7 @@ def require_no_feature(column: str, label: str, features: Collection[str]) -> No
         )
 
 
-def check_known_labels(table: TableReader, column: str, label: str, kind: LabelKind) -> str | None:
+def check_known_labels(table: TableReader, column: str, label: str, form: LabelForm) -> str | None:
     """Raise a ParameterError if no label in the first rows can be one of the model, and return a remark if many cannot.
 
     Closes the table. Rows without a label do not count. A new class among known ones is no error, nor are one or two
@@ -492,23 +484,23 @@ def check_known_labels(table: TableReader, column: str, label: str, kind: LabelK
     column : str
     label : str
         What ``--label`` was given, for the error.
-    kind : LabelKind
+    form : LabelForm
         Of the model.
     """
     try:
         labels = to_texts(_first_labels(table, column)).drop_nulls()
     finally:
         table.close()
-    stranger = kind.stranger(labels) if len(labels) >= _FEWEST_LABELS else None
+    stranger = form.stranger(labels) if len(labels) >= _FEWEST_LABELS else None
     if stranger is not None:
         raise ParameterError(
             f"--label {label}: none of the first {len(labels):,} labels {stranger.replace('reference', 'model')}; the "
             f"first is {labels[0]!r}. Give the column of the labels."
         )
-    odd = labels.filter(~kind.is_possible(labels))
+    odd = labels.filter(~form.is_possible(labels))
     if len(odd) < _FEWEST_LABELS or len(odd) <= _LARGEST_SHARE * len(labels):
         return None
-    counted = f" ({listed(kind.names)}) and count as errors" if kind.names else ""
+    counted = f" ({listed(form.names)}) and count as errors" if form.names else ""
     return (
         f"--label {label}: {len(odd) / len(labels):.0%} of the first {len(labels):,} labels are none that the model "
         f"knows{counted}; the first is {odd[0]!r}. Is this the column of the labels?"
