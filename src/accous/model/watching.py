@@ -122,7 +122,7 @@ class RecentRows(NamedTuple):
         return {
             "max_rows": self.max_rows,
             "block_rows": self.block_rows,
-            "n_pending": self.n_pending,
+            "n_waiting": self.n_pending,
             "n_closed": self.n_closed,
             "rows": np.concatenate(parts) if parts else None,
         }
@@ -135,7 +135,7 @@ def recent_from_plain(plain: dict[str, Any]) -> RecentRows:
     """Undo ``to_plain``."""
     if plain["rows"] is None:
         return NO_ROWS
-    rows, n_pending, size = plain["rows"], plain["n_pending"], plain["block_rows"]
+    rows, n_pending, size = plain["rows"], plain["n_waiting"], plain["block_rows"]
     end = len(rows) - n_pending
     blocks = tuple(rows[start : start + size] for start in range(0, end, size))
     return RecentRows(plain["max_rows"], size, blocks, (rows[end:],) if n_pending else (), n_pending, plain["n_closed"])
@@ -267,7 +267,7 @@ class RoundLog(NamedTuple):
 
     def to_plain(self, read: Read | None) -> dict[str, Any]:
         """Return everything as one array and numbers."""
-        return {"rows": self.rows(read), "n_pending": len(self.pending), "is_moved": self.is_moved}
+        return {"rows": self.rows(read), "n_waiting": len(self.pending), "is_moved": self.is_moved}
 
 
 NO_ROUNDS = RoundLog()
@@ -277,7 +277,7 @@ def rounds_from_plain(plain: dict[str, Any]) -> RoundLog:
     """Undo ``to_plain``."""
     if not len(plain["rows"]):
         return RoundLog(is_moved=plain["is_moved"])
-    rows, n_pending = plain["rows"], plain["n_pending"]
+    rows, n_pending = plain["rows"], plain["n_waiting"]
     end = len(rows) - 1 - n_pending
     blocks = tuple(rows[start : start + _BLOCK_ROUNDS] for start in range(0, end, _BLOCK_ROUNDS))
     *pending, last = (tuple(row) for row in rows[end:].tolist())
