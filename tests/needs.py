@@ -14,6 +14,7 @@ STAND_INS = "needs images that nobody publishes: only those who have the files c
 PYARROW = "needs pyarrow: pip install 'accous[dev]'"
 RIVER = "needs river: pip install 'accous[river]'"
 SPARK = "needs Java 17 and Spark: install openjdk-17-jre-headless, then pip install 'accous[spark]', or make test-spark"
+TORCH = "needs PyTorch: pip install 'accous[deep]'"
 TWO_BLAS_THREADS = "needs two BLAS threads: give the tests two cores and set no limit such as OPENBLAS_NUM_THREADS=1"
 
 needs_compilation = pytest.mark.skipif(
