@@ -138,7 +138,7 @@ class PairRecipe:
         return first, second
 
 
-class PairErm:
+class PairErm(WeightedErm):
     """Weighted fits of a linear predictor on clipped numbers and of boosted trees, each by its own means.
 
     Parameters
@@ -148,9 +148,6 @@ class PairErm:
         Some numbers may be missing.
     task : Task
     """
-
-    limits_blas: bool = False
-    n_coefs: int = 0
 
     def __init__(self, recipe: PairRecipe, X: FloatArray, task: Task) -> None:
         share = recipe.combination.share
