@@ -17,13 +17,13 @@ import time
 from contextlib import chdir
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from accous.cli import main as run_command
 from accous.core.compiled import compile_all
 from accous.streams import GaussianStream, SquareShift
 from accous.table.model import load_table_model
+from benchmarks.data import write_tables
 from benchmarks.pages import keep
 
 BATCH_SIZE = 10
@@ -39,14 +39,10 @@ sys.exit(code)
 """
 
 
-def write_tables(n_rows: int) -> None:
+def write_parts(n_rows: int) -> None:
     """Write a reference and a stream, and the stream again in parts."""
     stream = GaussianStream(SquareShift(period=1000), n_rounds=n_rows // BATCH_SIZE, batch_size=BATCH_SIZE)
-    X, y = stream.reference()
-    names = [f"x{number}" for number in range(X.shape[1])]
-    pl.DataFrame(X, schema=names).with_columns(y=pl.Series(np.asarray(y))).write_csv("reference.csv")
-    rows = pl.DataFrame(np.vstack([batch.X for batch in stream]), schema=names)
-    rows.write_csv("stream.csv")
+    rows = write_tables(Path(), stream)
     rows[:BATCH_SIZE].write_csv("few.csv")
     size = n_rows // PARTS
     for part in range(PARTS):
@@ -94,7 +90,7 @@ def main() -> None:
     n_rows = parser.parse_args().rows
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        write_tables(n_rows)
+        write_parts(n_rows)
         compile_all()
         rows: dict[str, float] = {"rows": n_rows}
         for estimator in ("linear", "auto"):

@@ -47,12 +47,6 @@ TABLES = ("diabetes", "breast", "gas_sensor", "acs_employment", "powersupply")
 TABLE_ROWS = 6000
 
 
-def data_folder() -> Path | None:
-    """Return the folder with the tables, from the environment variable ACCOUS_DATA."""
-    folder = os.environ.get("ACCOUS_DATA")
-    return Path(folder) if folder else None
-
-
 # --- streams of two parts ---------------------------------------------------------------------------------------
 
 
@@ -95,6 +89,16 @@ def _split_in_two(X: FloatArray) -> list[NDArray[np.intp]]:
     scores = Z @ np.linalg.svd(Z, full_matrices=False)[2][0]
     is_above = scores > np.median(scores)
     return [np.flatnonzero(~is_above), np.flatnonzero(is_above)]
+
+
+def write_tables(folder: Path, stream: GaussianStream) -> pl.DataFrame:
+    """Write a reference with labels ``y``, and the rows of its stream; return these."""
+    X, y = stream.reference()
+    names = [f"x{number}" for number in range(X.shape[1])]
+    pl.DataFrame(X, schema=names).with_columns(y=pl.Series(np.asarray(y))).write_csv(folder / "reference.csv")
+    rows = pl.DataFrame(np.vstack([batch.X for batch in stream]), schema=names)
+    rows.write_csv(folder / "stream.csv")
+    return rows
 
 
 # --- real streams -----------------------------------------------------------------------------------------------

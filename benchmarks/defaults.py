@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -23,7 +24,7 @@ from rich.progress import track
 from accous import OnlineDensityRatio
 from accous.model.predictors import LogisticErm
 from accous.threads import one_blas_thread
-from benchmarks.data import MOVING, SHIFTS, TABLES, FloatArray, data_folder, two_parts
+from benchmarks.data import MOVING, SHIFTS, TABLES, FloatArray, two_parts
 from benchmarks.pages import fill, markdown
 
 # (features, reference rows, batch rows)
@@ -33,7 +34,7 @@ SHAPES = (
 )  # fmt: skip
 Row = dict[str, Any]
 TABLE_SHIFTS = ("Squ", "none")
-SCORES_PER_STREAM = 60
+SCORES_PER_STREAM, N_ROUNDS, N_SEEDS = 60, 1200, 2
 
 
 @dataclass(frozen=True)
@@ -117,15 +118,15 @@ class Score:
     adapted: float
 
 
-def all_cases(n_rounds: int, n_seeds: int, *, has_tables: bool) -> Iterator[Case]:
+def all_cases(*, has_tables: bool) -> Iterator[Case]:
     """Return every Gaussian shape under every shift, and every available table, long streams first."""
-    for seed in range(n_seeds):
+    for seed in range(N_SEEDS):
         for n_features, n_reference, batch_size in sorted(SHAPES, reverse=True):
             for shift in SHIFTS:
-                yield Case("gaussian", shift, n_features, n_reference, batch_size, n_rounds, seed)
+                yield Case("gaussian", shift, n_features, n_reference, batch_size, N_ROUNDS, seed)
         for table in TABLES if has_tables else ():
             for shift in TABLE_SHIFTS:
-                yield Case(table, shift, 0, 1000, 5, n_rounds // 2, seed)
+                yield Case(table, shift, 0, 1000, 5, N_ROUNDS // 2, seed)
 
 
 def score_case(case: Case, candidates: dict[str, Candidate]) -> list[tuple[Case, Score]]:
@@ -219,16 +220,11 @@ def points_above_fix(rows: list[Row], shift: str) -> float:
 def main() -> None:
     """Run the sweep, print its table, and write the rows and the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=1200, help="rounds of each stream (default 1200)")
-    parser.add_argument("--seeds", type=int, default=2, help="streams per case (default 2)")
-    parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     parser.add_argument("--losses", action="store_true", help="sweep the step of the other two losses instead")
     options = parser.parse_args()
     name, candidates = ("losses", OTHER_LOSSES) if options.losses else ("defaults", CANDIDATES)
-    cases = list(all_cases(options.rounds, options.seeds, has_tables=bool(data_folder()) and not options.losses))
-    jobs = Parallel(n_jobs=options.jobs, return_as="generator_unordered")(
-        delayed(score_case)(case, candidates) for case in cases
-    )
+    cases = list(all_cases(has_tables="ACCOUS_DATA" in os.environ and not options.losses))
+    jobs = Parallel(n_jobs=2, return_as="generator_unordered")(delayed(score_case)(case, candidates) for case in cases)
     rows = [asdict(case) | asdict(score) for found in track(jobs, "streams", total=len(cases)) for case, score in found]
     tables = main_table(rows, candidates) + "\n" + features_table(rows, candidates)
     print(tables)

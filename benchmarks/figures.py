@@ -1,12 +1,11 @@
 """The pictures of the documentation: ``python -m benchmarks.figures`` draws those of kept results and short streams.
 
-``--list`` prints the command of each, also of those that need more: an idle machine, the runs of the paper's grids, or
-a network.
+It prints the command of each, also of those that need more: an idle machine, the runs of the paper's grids, or a
+network.
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +26,7 @@ from accous.streams import GaussianStream, SquareShift
 from accous_bench.figures import new_figure, tidy
 from benchmarks import gallery
 from benchmarks.data import FloatArray
-from benchmarks.pages import IMAGES, Palette, save_pair, save_png
+from benchmarks.pages import IMAGES, Palette, describe, save_pair, save_png
 from benchmarks.pool import RegimeStream
 
 # --- the demo ---------------------------------------------------------------------------------------------------
@@ -285,13 +284,11 @@ FIGURES: dict[str, Callable[[], None] | str] = {
 
 
 def main() -> None:
-    """Draw or list the pictures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--list", action="store_true", help="only print the commands")
-    options = parser.parse_args()
+    """Draw the pictures."""
+    describe(__doc__)
     for names, draw in FIGURES.items():
         print(f"{names:22} {draw if isinstance(draw, str) else 'python -m benchmarks.figures'}", flush=True)
-        if callable(draw) and not options.list:
+        if callable(draw):
             draw()
 
 

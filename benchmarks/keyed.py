@@ -17,6 +17,7 @@ import numpy as np
 from accous import AdaptiveClassifier
 from accous.keyed import KeyedAdapter
 from accous.streams import GaussianStream, SineShift
+from benchmarks.pages import describe
 from benchmarks.speed import BareArithmetic
 
 ROUND_SIZE = 5
@@ -162,6 +163,7 @@ def accuracy() -> None:
 
 def main() -> None:
     """Measure and print."""
+    describe(__doc__)
     for part in (speed, sizes, page, accuracy):
         part()
 

@@ -29,7 +29,7 @@ from accous.table.columns import Choices, ColumnEncoder, PlainColumns, places_of
 from accous.table.model import TableModel
 from accous.threads import one_blas_thread
 from benchmarks.data import NUMBER_STREAMS, STREAMS, read_stream
-from benchmarks.pages import RESULTS, fill, keep, kept, markdown
+from benchmarks.pages import fill, keep, kept, markdown
 from benchmarks.predictors import make_model
 
 NAME, LONG_NAME = "labels", "long_run"
@@ -216,7 +216,7 @@ def read_frame(name: str, most_rows: int = MOST_ROWS) -> tuple[pl.DataFrame, Any
 
 def play_all(streams: Sequence[str]) -> None:
     """Play what is not kept yet."""
-    known = {tuple(row[each] for each in ("stream", "reference", "budget", "delay")) for row in _rows()}
+    known = {tuple(row[each] for each in ("stream", "reference", "budget", "delay")) for row in kept(NAME, [])}
     for size, name in product(SIZES, streams):
         cases = [case for case in CASES if (name, size, *case) not in known]
         player = Player(name, size) if cases else None
@@ -226,12 +226,8 @@ def play_all(streams: Sequence[str]) -> None:
             start = time.process_time()
             found = player.play(budget, delay)
             case = {"stream": name, "reference": size, "budget": budget, "delay": delay}
-            keep(NAME, [*_rows(), case | {each: round(value, 5) for each, value in found.items()}])
+            keep(NAME, [*kept(NAME, []), case | {each: round(value, 5) for each, value in found.items()}])
             print(case, found, f"{time.process_time() - start:.1f} CPU-s", flush=True)
-
-
-def _rows() -> list[dict[str, Any]]:
-    return kept(NAME) if (RESULTS / f"{NAME}.json").exists() else []
 
 
 def table() -> str:
@@ -240,7 +236,7 @@ def table() -> str:
     for budget, delay, has_numbers in product((25, 50, 100, 200), (0, 2_000), (False, True)):
         rows = [
             row
-            for row in _rows()
+            for row in kept(NAME)
             if (row["budget"], row["delay"], row["stream"] in NUMBER_STREAMS) == (budget, delay, has_numbers)
         ]
         if not rows:

@@ -5,6 +5,7 @@ A page has a table between ``<!-- table NAME -->`` and ``<!-- end of table -->``
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +27,12 @@ IMAGES = DOCS / "images"
 RESULTS = ROOT / "benchmarks" / "results"
 _TABLE = re.compile(r"(<!-- table (?P<name>[^\n]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
+
+def describe(text: str | None) -> None:
+    """Answer ``--help`` of a script without options."""
+    argparse.ArgumentParser(description=text).parse_args()
+
+
 # --- kept results -----------------------------------------------------------------------------------------------
 
 
@@ -40,14 +47,15 @@ def keep(name: str, rows: Any) -> None:
     print(f"Written to benchmarks/results/{name}.json")
 
 
-def kept(name: str) -> Any:
-    """Return the rows of ``benchmarks/results/<name>.json``."""
-    return json.loads((RESULTS / f"{name}.json").read_text())["rows"]
+def kept(name: str, default: Any = None) -> Any:
+    """Return the rows of ``benchmarks/results/<name>.json``, or a default where there are none yet."""
+    path = RESULTS / f"{name}.json"
+    return default if default is not None and not path.exists() else json.loads(path.read_text())["rows"]
 
 
 def keep_part(name: str, part: str, rows: Any) -> None:
     """Replace one of several named lists of rows."""
-    keep(name, (kept(name) if (RESULTS / f"{name}.json").exists() else {}) | {part: rows})
+    keep(name, kept(name, {}) | {part: rows})
 
 
 # --- tables -----------------------------------------------------------------------------------------------------
@@ -70,10 +78,10 @@ def filled(text: str, make: Callable[[str], str | None]) -> str:
     return _TABLE.sub(put, text)
 
 
-def fill(page: str, tables: Mapping[str, str]) -> None:
-    """Write tables into a page of the documentation."""
-    path = DOCS / page
-    path.write_text(filled(path.read_text(encoding="utf-8"), tables.get), encoding="utf-8")
+def fill(page: str, tables: Mapping[str, str] | Callable[[str], str | None]) -> None:
+    """Write tables, by name, into a page of the documentation."""
+    path, make = DOCS / page, tables if callable(tables) else tables.get
+    path.write_text(filled(path.read_text(encoding="utf-8"), make), encoding="utf-8")
     print(f"Written to docs/{page}")
 
 

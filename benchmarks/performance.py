@@ -3,7 +3,7 @@
 ``python -m benchmarks.performance`` follows fourteen real streams of classes and four of numbers with references of
 1,000 and 2,500 rows: the mean of boosting and a clipped linear model predicts windows of 500 and 1,000 rows, and
 held-out rows of the reference after 40, 60 and 80 % of it calibrate. Labels are drawn at random, 50 or 100 of 1,000
-rows. ``--boosting`` predicts by boosting alone.
+rows.
 
 The halves "chosen" and "reported" show how results vary between streams. Neither is a test: both were in view when
 the engine's constants were chosen. "Unchanged" windows are those whose labels agree with the calibrated probability of
@@ -46,12 +46,11 @@ from accous.diagnostics.performance import (
 )
 from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN, History, judge, start_alarm, tolerance_of
 from accous.threads import one_blas_thread
-from benchmarks.data import NUMBER_STREAMS, STREAMS, prepare, read_stream
+from benchmarks.data import MOST_ROWS, NUMBER_STREAMS, STREAMS, prepare, read_stream
 from benchmarks.pages import RESULTS, fill, markdown
 from benchmarks.peers.processes import ENVIRONMENTS, Peer, PeerError
 
-MOST_ROWS = 12_000
-CUTS = (0.4, 0.6, 0.8)
+CUTS, N_DRAWS = (0.4, 0.6, 0.8), 2
 REFERENCES, WINDOWS, RATES = (1_000, 2_500), (500, 1_000), (0.05, 0.1)
 CLASS_STREAMS = tuple(name for name, each in STREAMS.items() if each.label and not each.has_numbers)
 KEPT = RESULTS / "raw" / "performance"
@@ -131,9 +130,9 @@ def _fit_case(stream: str, n: int) -> dict[str, Any]:
 # --- the engine on each window ------------------------------------------------------------------------------------
 
 
-def follow(case: Case, is_boosting: bool, n_draws: int) -> list[Row]:
+def follow(case: Case) -> list[Row]:
     """Return a row for each metric, window and draw of labels."""
-    predictions = [_predictions(each[0] if is_boosting else each.mean(axis=0)) for each in (case.held_out, case.now)]
+    predictions = [_predictions(each.mean(axis=0)) for each in (case.held_out, case.now)]
     y_held_out, y = case.y[case.n - len(predictions[0]) : case.n], case.y[case.n :]
     kind: Any = ClassCalibration if case.n_classes else NumberCalibration
     calibration = kind.fit(predictions[0], y_held_out, windows_of(len(y_held_out)))
@@ -150,7 +149,7 @@ def follow(case: Case, is_boosting: bool, n_draws: int) -> list[Row]:
             same["is_unchanged"] = _is_unchanged(weighted, predictions[1][rows], y[rows])
             for metric in metrics_of(case):
                 history = History(True, backtest[metric.name], float(case.drift_before.mean()))
-                found.append(same | _look(metric, weighted, history, predictions[1], y, rows, drift, n_draws))
+                found.append(same | _look(metric, weighted, history, predictions[1], y, rows, drift))
     return found
 
 
@@ -182,7 +181,6 @@ def _look(
     y: NDArray[Any],
     rows: slice,
     drift: float,
-    n_draws: int,
 ) -> Row:
     recent = now[rows]
     guess = expected(metric, calibration, recent)
@@ -197,7 +195,7 @@ def _look(
     row["states"][0.0] = [judge(metric, guess, history, drift, **judged).state]
     for rate in RATES:
         row["states"][rate], row["confirmed"][rate] = [], []
-        for seed in range(n_draws):
+        for seed in range(N_DRAWS):
             is_drawn = np.random.default_rng([seed, int(1000 * rate)]).random(len(y)) < rate
             chosen = np.flatnonzero(is_drawn[: rows.stop])
             ages = (rows.stop - 1 - chosen).astype(np.float64)
@@ -226,11 +224,11 @@ def _is_unchanged(calibration: Calibration, recent: Predictions, y: NDArray[Any]
 # --- NannyML on the same windows ----------------------------------------------------------------------------------
 
 
-def ask_peer(peer: Peer, case: Case, is_boosting: bool, size: int) -> dict[str, FloatArray]:
+def ask_peer(peer: Peer, case: Case, size: int) -> dict[str, FloatArray]:
     """Return what CBPE or DLE estimates of each window; nothing where it cannot."""
-    path = KEPT / f"nannyml_{case.stream}_{case.n}_{size}_{is_boosting}.npz"
+    path = KEPT / f"nannyml_{case.stream}_{case.n}_{size}.npz"
     if not path.exists():
-        before, now = (each[0] if is_boosting else each.mean(axis=0) for each in (case.held_out, case.now))
+        before, now = (each.mean(axis=0) for each in (case.held_out, case.now))
         first, n_rows = case.n - len(before), len(now) // size * size
         arrays: dict[str, Any] = {"reference_labels": case.y[first : case.n]}
         if case.n_classes:
@@ -248,13 +246,11 @@ def ask_peer(peer: Peer, case: Case, is_boosting: bool, size: int) -> dict[str, 
         return dict(kept)
 
 
-def add_peer(rows: list[Row], cases: list[Case], is_boosting: bool) -> None:
+def add_peer(rows: list[Row], cases: list[Case]) -> None:
     """Add NannyML's estimate to each row."""
     with ExitStack() as stack:
         peer = stack.enter_context(Peer("nannyml"))
-        found = {
-            (case.stream, case.n, size): ask_peer(peer, case, is_boosting, size) for case in cases for size in WINDOWS
-        }
+        found = {(case.stream, case.n, size): ask_peer(peer, case, size) for case in cases for size in WINDOWS}
     for row in rows:
         theirs = found[row["stream"], row["n"], row["window"]].get(row["metric"])
         row["theirs"] = np.nan if theirs is None else float(theirs[row["number"]])
@@ -358,14 +354,12 @@ def _first_rejection(limit: float, parts: list[tuple[int, float]], batch: int, s
 def main() -> None:
     """Print the tables, and write them into ``docs/trust.md``."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--boosting", action="store_true", help="predict by boosting alone")
-    parser.add_argument("--draws", type=int, default=2, help="draws of labels for each window (default 2)")
     parser.add_argument("--alarms", type=int, default=0, help="standing streams to follow for the alarm (default none)")
     options = parser.parse_args()
     cases = [make_case(stream, n) for stream in CLASS_STREAMS + NUMBER_STREAMS for n in REFERENCES]
-    rows = [row for case in cases for row in follow(case, options.boosting, options.draws)]
+    rows = [row for case in cases for row in follow(case)]
     if (ENVIRONMENTS / "nannyml" / ".installed").exists():
-        add_peer(rows, cases, options.boosting)
+        add_peer(rows, cases)
     rows = [row for row in rows if not np.isnan(row["true"])]
     head = ["metric, streams", "windows", "expected", "where NannyML can", "NannyML", "cover", "cover if unchanged"]
     tables = {"performance": markdown([*head, "50 labels", "100 labels"], distances(rows))}
@@ -375,8 +369,7 @@ def main() -> None:
         head = ["error", "then", "rows a round", "alarm", "test of 500 rows, every round"]
         tables["alarms"] = markdown(head, alarms(options.alarms), n_left=3)
     print(*tables.values(), sep="\n")
-    if not options.boosting:
-        fill("trust.md", tables)
+    fill("trust.md", tables)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from accous.threads import one_blas_thread
 from accous_bench.contenders import LIMIT, ORACLE, Contender, fit_on, get_contender, rounds
 from accous_bench.problems import Setting, get_problem
 from benchmarks.data import MOVING, FloatArray
-from benchmarks.pages import DOCS, RESULTS, filled, keep_part, kept, markdown
+from benchmarks.pages import fill, keep_part, kept, markdown
 
 Row = dict[str, Any]
 Errors = dict[str, float]
@@ -230,7 +230,7 @@ def measure(case: Case, arms: Sequence[Arm], seeds: Sequence[int], n_jobs: int =
 
 def keep_row(part: str, row: Row) -> None:
     """Add a row, in place of an earlier run with the same settings."""
-    before = kept("pool").get(part, []) if (RESULTS / "pool.json").exists() else []
+    before = kept("pool", {}).get(part, [])
     keep_part("pool", part, [*(one for one in before if _run_of(one) != _run_of(row)), row])
 
 
@@ -288,26 +288,17 @@ def main() -> None:
     """Measure, keep, print, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=list(PARTS), default=list(PARTS), help="parts (default: all)")
-    parser.add_argument("--match", default="", help="only cases whose name contains this text")
     parser.add_argument("--seeds", help="first and last seed, such as 40-44 (default: by part)")
     parser.add_argument("--rounds", type=int, help="rounds of each stream (default: by part)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     options = parser.parse_args()
     for part in options.only:
         rows: list[Row] = []
-        for row in _rows(part, options):
-            rows.append(row)
-            keep_row(part, row)
-        if rows:
-            print(f"\n{part}\n\n{error_table(rows)}")
-    page = DOCS / "pool.md"
-    page.write_text(filled(page.read_text(encoding="utf-8"), table_of), encoding="utf-8")
-
-
-def _rows(part: str, options: argparse.Namespace) -> Iterator[Row]:
-    for case in PARTS[part](options):
-        if options.match in case.label:
-            yield measure(case, ARMS, seed_numbers(options.seeds or SEEDS[part]), options.jobs)
+        for case in PARTS[part](options):
+            rows.append(measure(case, ARMS, seed_numbers(options.seeds or SEEDS[part]), options.jobs))
+            keep_row(part, rows[-1])
+        print(f"\n{part}\n\n{error_table(rows)}")
+    fill("pool.md", table_of)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Load on ``accous serve`` beside a bare endpoint of Starlette that echoes the same body, in one run, with the aims.
 
-    python -m benchmarks.service --seconds 4 --clients 1,8,64
+    python -m benchmarks.service --seconds 2
 
 Each case is measured in short turns with the echo, with as many requests open at a time as there are clients. Times are
 those of the clients; processor time is that of the server's process. On a busy machine only ratios to the echo mean
@@ -36,7 +36,7 @@ from benchmarks.pages import markdown
 
 # What the service should reach: processor time beyond the echo's and a round's, in us, and rounds a second.
 PREDICT_MORE, ROUND_MORE, ROUNDS_A_SECOND = 150.0, 250.0, 1_000
-CLIENTS_OF_AIM, TURNS = 32, 4
+CLIENTS_OF_AIM, TURNS, PORT = 32, 4, 9310
 JSON, ARROW = "application/json", "application/vnd.apache.arrow.stream"
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -313,15 +313,13 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=3.0, help="time for each measurement")
-    parser.add_argument("--clients", default="1,8,64")
-    parser.add_argument("--port", type=int, default=9310)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
-        folder, port = Path(place), options.port
+        folder = Path(place)
         rows = fit_model(folder)
-        servers = {"echo": stack.enter_context(started(ECHO, str(port), port=port))}
+        servers = {"echo": stack.enter_context(started(ECHO, str(PORT), port=PORT))}
         codes = {"durable": DURABLE, "on one core": ON_CORE}
-        for number, (name, code) in enumerate(codes.items(), start=port + 1):
+        for number, (name, code) in enumerate(codes.items(), start=PORT + 1):
             shutil.copytree(folder / "model", folder / name)
             arguments = ("serve", str(folder / name), "--quiet", "--port", str(number))
             servers[name] = stack.enter_context(started(code, *arguments, port=number))
@@ -333,7 +331,7 @@ def main() -> None:
         print("\n| case | clients | a second | p50 ms | p99 ms | CPU us | echo's p50 | echo's p99 | echo's CPU us |")
         print("|---|---|---|---|---|---|---|---|---|")
         bench = Bench(options.seconds, rows, servers, round_us)
-        for n_clients in map(int, options.clients.split(",")):
+        for n_clients in (1, 8, 64):
             bench.small(n_clients)
             bench.large(n_clients)
         bench.busy()

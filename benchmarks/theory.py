@@ -1,20 +1,17 @@
 """The theory, measured: propositions, theorems and lemmas of the paper.
 
 ``python -m benchmarks.theory`` takes about ten minutes of one core, writes ``benchmarks/results/theory.json`` and draws
-the figures of docs/results.md; ``--parts`` measures some of it again. Proposition 1 and Theorem 2 are read from the
+the figures of docs/results.md. Proposition 1 and Theorem 2 are read from the
 kept results of the specs ``table3`` and ``regret``.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed
 from matplotlib.figure import Figure
 
 from accous import OnlineDensityRatio
@@ -26,35 +23,25 @@ from accous_bench.contenders import ENSEMBLE, ORACLE, PREDICT_FIRST, fit_on, get
 from accous_bench.figures import drawing, new_figure, tidy
 from accous_bench.grid import expected_excess_loss, scored_rounds
 from accous_bench.problems import SHIFTS
-from benchmarks.pages import IMAGES, RESULTS, keep_part, kept
+from benchmarks.pages import IMAGES, RESULTS, describe, keep_part, kept
 
 LENGTHS, SEEDS = (500, 1000, 2000, 4000, 8000), range(5)
 N_FRESH_ROWS = 2000
 _COLORS = ("#0072B2", "#D55E00")
-PARTS = ("excess_risk", "theorem_regret", "intervals")
 
 
-def theorem_regrets(lengths: Sequence[int], seeds: Sequence[int], n_jobs: int = 1) -> dict[str, list[list[float]]]:
+def theorem_regrets(lengths: Sequence[int], seeds: Sequence[int]) -> dict[str, list[list[float]]]:
     """Return the dynamic regret with gamma = 3 (1 + exp(S R)), lambda = 1 and S R = 1, by path, length and seed.
 
     Two features and a short path, so that the true theta has norm 0.9 at most after scaling and lies in the ball.
     """
-    return _by_length_and_seed(_theorem_regret, ("fixed path", "growing path"), lengths, seeds, n_jobs)
+    return _by_length_and_seed(_theorem_regret, ("fixed path", "growing path"), lengths, seeds)
 
 
 def _by_length_and_seed(
-    measure: Callable[[Any, int, int], float],
-    shifts: Sequence[str],
-    lengths: Sequence[int],
-    seeds: Sequence[int],
-    n_jobs: int,
+    measure: Callable[[Any, int, int], float], shifts: Sequence[str], lengths: Sequence[int], seeds: Sequence[int]
 ) -> dict[str, list[list[float]]]:
-    cases = list(product(shifts, lengths, seeds))
-    jobs = Parallel(n_jobs=n_jobs, backend="multiprocessing", batch_size=1)(
-        delayed(measure)(SHIFTS[name], n_rounds, seed) for name, n_rounds, seed in cases
-    )
-    found = dict(zip(cases, jobs, strict=True))
-    return {name: [[found[name, length, seed] for seed in seeds] for length in lengths] for name in shifts}
+    return {name: [[measure(SHIFTS[name], length, seed) for seed in seeds] for length in lengths] for name in shifts}
 
 
 def _theorem_regret(shift: Any, n_rounds: int, seed: int) -> float:
@@ -81,9 +68,9 @@ def _realizable(
     return stream, ratio.fit(stream.reference()[0])
 
 
-def excess_risks(lengths: Sequence[int], seeds: Sequence[int], n_jobs: int = 1) -> dict[str, list[list[float]]]:
+def excess_risks(lengths: Sequence[int], seeds: Sequence[int]) -> dict[str, list[list[float]]]:
     """Return the mean exact risk above that of the oracle, by shift, length and seed (Theorem 4's left side)."""
-    return _by_length_and_seed(_excess_risk, ("Lin", "Squ"), lengths, seeds, n_jobs)
+    return _by_length_and_seed(_excess_risk, ("Lin", "Squ"), lengths, seeds)
 
 
 def _excess_risk(shift: Any, n_rounds: int, seed: int) -> float:
@@ -141,18 +128,14 @@ def regrets_and_ratio_errors(largest_ratio: float = 100.0) -> Points:
 # --- the lemmas on base and meta learners, interval by interval ---
 
 
-def interval_regrets(n_rounds: int, seeds: Sequence[int], n_jobs: int = 1) -> dict[str, list[list[float]]]:
+def interval_regrets(n_rounds: int, seeds: Sequence[int]) -> dict[str, list[list[float]]]:
     """Return length, base regret, meta regret and path length of every interval, by path, with gamma = 6 (1 + beta).
 
     The base regret is the learner's expected loss above that of the true ratio, the meta regret the ensemble's above
     the learner's, each summed over the interval.
     """
     paths = ("fixed path", "growing path")
-    jobs = Parallel(n_jobs=n_jobs, backend="multiprocessing")(
-        delayed(_interval_regrets)(SHIFTS[path], n_rounds, seed) for path in paths for seed in seeds
-    )
-    found = dict(zip(product(paths, seeds), jobs, strict=True))
-    return {path: [row for seed in seeds for row in found[path, seed]] for path in paths}
+    return {path: [row for seed in seeds for row in _interval_regrets(SHIFTS[path], n_rounds, seed)] for path in paths}
 
 
 def _interval_regrets(shift: Any, n_rounds: int, seed: int) -> list[list[float]]:
@@ -244,18 +227,11 @@ def _draw_lemmas(rows: dict[str, Any]) -> Figure:
 
 def main() -> None:
     """Measure everything, write the record and draw it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
-    parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS, help="what to measure (default all)")
-    given = parser.parse_args()
-    measures: dict[str, Callable[[], Any]] = {
-        "excess_risk": lambda: excess_risks(LENGTHS, SEEDS, given.jobs),
-        "theorem_regret": lambda: theorem_regrets(LENGTHS, SEEDS, given.jobs),
-        "intervals": lambda: interval_regrets(2047, SEEDS, given.jobs),
-    }
+    describe(__doc__)
     with one_blas_thread():
-        for part in given.parts:
-            keep_part("theory", part, measures[part]())
+        keep_part("theory", "excess_risk", excess_risks(LENGTHS, SEEDS))
+        keep_part("theory", "theorem_regret", theorem_regrets(LENGTHS, SEEDS))
+        keep_part("theory", "intervals", interval_regrets(2047, SEEDS))
     rows = kept("theory")
     for name, content in draw(rows).items():
         (IMAGES / f"results-{name}.png").write_bytes(content)

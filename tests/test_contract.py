@@ -1,8 +1,6 @@
 """The estimators keep scikit-learn's promises: its own checks, cloning, parameters, pickling, frames as input."""
 
 import pickle
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +15,6 @@ from accous import KLIEP, KMM, RULSIF, ULSIF, LogisticRatio, NoShift, OnlineDens
 from tests.budgets import rest_slow
 
 Array = NDArray[np.float64]
-MakeFrame = Callable[[dict[str, Array]], Any]
 
 LOSSES = ["logistic", "least_squares", "kl"]
 NAMES = ["age", "height", "weight"]

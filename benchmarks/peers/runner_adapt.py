@@ -7,7 +7,7 @@ from math import sqrt
 import numpy as np
 from adapt.instance_based import KLIEP, KMM, RULSIF, ULSIF
 
-from benchmarks.peers.serving import Array, Contender, Settings, serve
+from benchmarks.peers.serving import Array, Contender, Settings, serve, with_gamma
 
 CLASSES = {"ulsif": ULSIF, "rulsif": RULSIF, "kliep": KLIEP, "kmm": KMM}
 NAMES = {"ridge": "lambdas", "alpha": "alpha", "max_ratio": "B", "mass_tolerance": "eps"}
@@ -17,11 +17,8 @@ class Adapt(Contender):
     """One class of ``adapt.instance_based``."""
 
     def __init__(self, method: str, settings: Settings) -> None:
-        keywords = {NAMES[name]: value for name, value in settings.items() if name in NAMES}
-        if "width" in settings:
-            keywords["gamma"] = 0.5 / settings["width"] ** 2
         self.method, self.settings = method, settings
-        self.model = CLASSES[method](verbose=0, **keywords)
+        self.model = CLASSES[method](verbose=0, **with_gamma(settings, NAMES))
 
     def estimate(self, reference: Array, batch: Array) -> Array:
         self.shape = reference.shape

@@ -7,7 +7,7 @@ from math import sqrt
 import numpy as np
 from skada import KLIEPReweightAdapter, KMMReweightAdapter
 
-from benchmarks.peers.serving import Array, Contender, Settings, serve
+from benchmarks.peers.serving import Array, Contender, Settings, serve, with_gamma
 
 NAMES = {"max_ratio": "B", "mass_tolerance": "eps"}
 DEFAULT_GAMMA_OF_KLIEP = 1.0  # the default of KLIEPReweight; the adapter inside it has none
@@ -17,9 +17,7 @@ class Skada(Contender):
     """One adapter of skada."""
 
     def __init__(self, method: str, settings: Settings) -> None:
-        keywords = {NAMES[name]: value for name, value in settings.items() if name in NAMES}
-        if "width" in settings:
-            keywords["gamma"] = 0.5 / settings["width"] ** 2
+        keywords = with_gamma(settings, NAMES)
         self.method, self.settings = method, settings
         if method == "kmm":
             self.adapter = KMMReweightAdapter(**keywords)

@@ -41,6 +41,12 @@ class Contender(ABC):
         return None
 
 
+def with_gamma(settings: Settings, names: dict[str, str]) -> Settings:
+    """Return settings under a peer's names, with the width as scikit-learn's gamma."""
+    gamma = {"gamma": 0.5 / settings["width"] ** 2} if "width" in settings else {}
+    return {names[name]: value for name, value in settings.items() if name in names} | gamma
+
+
 MakeContender = Callable[[str, Settings], Contender]
 
 

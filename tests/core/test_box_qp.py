@@ -13,8 +13,6 @@ from scipy.spatial.distance import cdist
 from accous.core.ratio_problems import BoxProblem, DenseMatrix, FactoredMatrix, project_onto_mass, solve_box_qp
 from tests.budgets import examples
 
-Masses = tuple[float, float] | None
-
 
 def kernel_problem(n_rows, n_batch, *, width=1.0, loc=1.0, n_columns=2, ridge=0.0, upper=5.0, seed=0):
     """Kernel mean matching of normal rows to a batch around `loc`."""

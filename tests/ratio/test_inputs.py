@@ -2,7 +2,6 @@
 
 import datetime
 import pickle
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from accous import NoShift, OnlineDensityRatio, SingleLearnerRatio, load, save
 from accous.exceptions import DataError, ParameterError
 from tests.budgets import rest_slow
-from tests.ratio.online_cases import LOSSES, Array, each_loss
+from tests.ratio.online_cases import LOSSES, each_loss
 
 NAMES = ["age", "height", "weight"]
 MAPS = ["auto", "identity", "standardize", "rbf"]
@@ -24,7 +23,6 @@ REFERENCE = RNG.normal(size=(400, 3))
 BATCHES = [RNG.normal(0.7, size=(4, 3)) for _ in range(40)]
 WIDE_REFERENCE = RNG.normal(size=(300, 120))
 WIDE_BATCHES = [RNG.normal(0.1, size=(4, 120)) for _ in range(40)]
-MakeInput = Callable[[Array], Any]
 
 KINDS = {
     "array": lambda X: X,

@@ -448,21 +448,8 @@ class OneModelRounds(CompiledRound):
         if most > old.coefs.shape[1]:
             wider = (None if each is None else _widened(each, most) for each in old[4:10])
             old = RoundArrays._make((*old[:4], *wider, *old[10:]))
-        return RoundArrays(
-            old.n_rounds.copy(),
-            old.largest_margins.copy(),
-            old.log_likelihoods.copy(),
-            old.n_learners.copy(),
-            old.coefs.copy(),
-            old.matrices.copy(),  # type: ignore[union-attr]
-            old.roots.copy(),  # type: ignore[union-attr]
-            None,
-            old.log_potentials.copy(),
-            old.squares.copy(),
-            old.coef.copy(),
-            old.parts.copy(),
-            *old[12:],
-        )
+        written = (None if each is None else each.copy() for each in old[:12])
+        return RoundArrays._make((*written, *old[12:]))
 
     def ensemble_of(self, model: OneModel) -> EnsembleState:
         """Return the ensemble of a model."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -73,6 +74,51 @@ def by_folds(strata: IntArray, n_folds: int, answer_rest: Any) -> Any:
     return answers[np.argsort(np.concatenate([rest for _, rest in folds]))]
 
 
+# --- Importance-weighted empirical risk minimisation on the reference: how the predictor of a round is fitted
+
+
+class WeightedErm(ABC):
+    """A way to fit a predictor on the reference with given weights.
+
+    Attributes
+    ----------
+    refit_distance : float
+        How far weights may move, in total variation at full effective sample size, before a refit is worth its cost.
+    limits_blas : bool
+        Whether ``fit`` limits BLAS to one thread itself, or does not use BLAS.
+    refits_between_checks, rounds_between_checks : int
+        After how many of both it is worth comparing the predictor with the fixed predictor again.
+    is_quick_to_cross_fit : bool
+        Whether leaving out every row once takes no longer than a few rounds.
+    is_slow_to_cross_fit : bool
+        Whether it takes so long that the risk is read from the last comparison with the fixed predictor.
+    keeps_first_fit : bool
+        Whether later fits depend on the first one, which is then the one with the base weights.
+    n_coefs : int
+        Coefficients that widen the interval of an estimated loss.
+    """
+
+    refit_distance: float
+    rounds_between_checks: int
+    refits_between_checks: int = 1
+    limits_blas: bool = False
+    is_quick_to_cross_fit: bool = False
+    is_slow_to_cross_fit: bool = False
+    keeps_first_fit: bool = False
+    n_coefs: int = 0
+
+    @abstractmethod
+    def fit(self, weights: FloatArray, previous: Any) -> Any:
+        """Return a predictor fitted with these weights, starting from the ``previous`` one."""
+
+    @abstractmethod
+    def cross_fitted(self, weights: FloatArray, fitted: Any, *, is_quick: bool = False) -> NDArray[Any] | None:
+        """Class number, or number, of each row from a fit without that row; None if there are too few rows.
+
+        ``is_quick`` allows less accurate fits if accurate ones are expensive.
+        """
+
+
 # --- Weighted empirical risk minimisation with a user's estimator, or a pipeline that ends in one
 
 
@@ -90,19 +136,14 @@ class _FoldAnswers(NamedTuple):
     probabilities: FloatArray | None
 
 
-class ForeignErm:
+class ForeignErm(WeightedErm):
     """Any classifier or regressor, or pipeline ending in one, that takes ``sample_weight``; cloned for every fit."""
 
-    refit_distance: ClassVar[float] = 0.16
-    limits_blas: ClassVar[bool] = False
+    refit_distance = 0.16
     # Two fits on half of the rows for every five fits on all rows.
-    refits_between_checks: ClassVar[int] = 5
-    rounds_between_checks: ClassVar[int] = 1
-    is_quick_to_cross_fit: bool = False
-
-    n_coefs: ClassVar[int] = 0
-    is_slow_to_cross_fit: ClassVar[bool] = True
-    keeps_first_fit: ClassVar[bool] = False
+    refits_between_checks = 5
+    rounds_between_checks = 1
+    is_slow_to_cross_fit = True
 
     def __init__(self, estimator: Any, X: Any, task: Task) -> None:
         require_sample_weight(estimator, task.kind)
@@ -445,16 +486,15 @@ class BoostedErm(ForeignErm):
     n_folds : int
     """
 
-    refit_distance: ClassVar[float] = 0.08
-    refits_between_checks: ClassVar[int] = 1
-    rounds_between_checks: ClassVar[int] = 32
-
-    keeps_first_fit: ClassVar[bool] = True
+    refit_distance = 0.08
+    refits_between_checks = 1
+    rounds_between_checks = 32
+    keeps_first_fit = True
 
     def __init__(self, estimator: Any, X: Any, task: Task, n_folds: int = N_FOLDS) -> None:
         super().__init__(estimator, X, task)
         self._n_folds = n_folds
-        self._targets = task.strata if task.kind == "classifier" else task.truths
+        self._targets = task.strata if task.has_classes else task.truths
         self._base_weight: FloatArray | None = None
 
     def fit(self, weights: FloatArray, previous: Any) -> Any:
@@ -470,7 +510,7 @@ class BoostedErm(ForeignErm):
     def cross_fitted(self, weights: FloatArray, fitted: Any, *, is_quick: bool = False) -> NDArray[Any] | None:
         """Return predictions from stratified folds."""
         scores = self._cross_fitted_scores(weights)
-        if scores is None or self._task.kind == "regressor":
+        if scores is None or not self._task.has_classes:
             return None if scores is None else scores[:, 0]
         return (scores[:, 0] > 0.0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
 
@@ -550,72 +590,11 @@ def _with_last_step(fitted: Any, trees: Any) -> Any:
     return twin
 
 
-# --- Importance-weighted empirical risk minimisation on the reference: how the predictor of a round is fitted
+# --- The built-in predictors: logistic and softmax regression here, ridge regression below
 
 
 _FEW_COEFS = 128
 _LARGEST_SCALE = 1e100  # of a column; its inverse is the smallest
-
-
-class WeightedErm(Protocol):
-    """A way to fit a predictor on the reference with given weights.
-
-    Attributes
-    ----------
-    refit_distance : float
-        How far weights may move, in total variation at full effective sample size, before a refit is worth its cost.
-    limits_blas : bool
-        Whether ``fit`` limits BLAS to one thread itself, or does not use BLAS.
-    refits_between_checks : int
-        Number of refits after which it is worth comparing the predictor with the fixed predictor again.
-    is_quick_to_cross_fit : bool
-        Whether leaving out every row once takes no longer than a few rounds.
-    is_slow_to_cross_fit : bool
-        Whether it takes so long that the risk is read from the last comparison with the fixed predictor.
-    keeps_first_fit : bool
-        Whether later fits depend on the first one, which is then the one with the base weights.
-    """
-
-    @property
-    def refit_distance(self) -> float:
-        """How far weights may move before a refit."""
-
-    @property
-    def limits_blas(self) -> bool:
-        """Whether ``fit`` limits BLAS itself."""
-
-    @property
-    def refits_between_checks(self) -> int:
-        """Refits between two comparisons."""
-
-    @property
-    def is_quick_to_cross_fit(self) -> bool:
-        """Whether leaving rows out is quick."""
-
-    @property
-    def is_slow_to_cross_fit(self) -> bool:
-        """Whether leaving rows out is slow."""
-
-    @property
-    def keeps_first_fit(self) -> bool:
-        """Whether later fits depend on the first."""
-
-    @property
-    def n_coefs(self) -> int:
-        """Coefficients that widen the interval of an estimated loss."""
-
-    @property
-    def rounds_between_checks(self) -> int:
-        """Number of rounds after which it is worth comparing with the fixed predictor again."""
-
-    def fit(self, weights: FloatArray, previous: Any) -> Any:
-        """Return a predictor fitted with these weights, starting from the ``previous`` one."""
-
-    def cross_fitted(self, weights: FloatArray, fitted: Any, *, is_quick: bool = False) -> NDArray[Any] | None:
-        """Class number, or number, of each row from a fit without that row; None if there are too few rows.
-
-        ``is_quick`` allows less accurate fits if accurate ones are expensive.
-        """
 
 
 class ErmRecipe(Protocol):
@@ -677,7 +656,27 @@ class LinearPredictor:
         return np.asarray(self.classes_[_class_numbers(self.decision_function(X))])
 
 
-class LogisticErm:
+class LinearErm(WeightedErm):
+    """What the built-in regressions share: numbers clipped to bounds, and a penalty on standardised columns."""
+
+    refit_distance = 0.04
+    limits_blas = True
+
+    def _read(self, X: FloatArray, scales: FloatArray | None, bounds: Bounds | None) -> FloatArray:
+        """Keep the scales and bounds; return the rows as they are fitted."""
+        self._bounds = bounds
+        self._scales = None if scales is None else np.append(scales, 1.0)  # and that of the intercept
+        rows = X if bounds is None else bounds.clipped(X)
+        return rows if self._scales is None else rows / self._scales[:-1]
+
+    def _to_scaled(self, coefs: FloatArray) -> FloatArray:
+        return coefs if self._scales is None else coefs * self._scales
+
+    def _to_raw(self, coefs: FloatArray) -> FloatArray:
+        return coefs if self._scales is None else coefs / self._scales
+
+
+class LogisticErm(LinearErm):
     """Built-in, warm-started logistic or softmax regression; a refit costs no more than the ratio's round.
 
     With ``scales``, the penalty acts on the coefficients of standardised columns. Predictors always have the
@@ -689,13 +688,6 @@ class LogisticErm:
         32 for few coefficients, up to 256 for many.
     """
 
-    refit_distance: ClassVar[float] = 0.04
-    limits_blas: ClassVar[bool] = True
-    refits_between_checks: ClassVar[int] = 1
-    n_coefs: ClassVar[int] = 0
-    is_slow_to_cross_fit: ClassVar[bool] = False
-    keeps_first_fit: ClassVar[bool] = False
-
     def __init__(
         self,
         X: FloatArray,
@@ -705,10 +697,7 @@ class LogisticErm:
         scales: FloatArray | None = None,
         bounds: Bounds | None = None,
     ) -> None:
-        self._bounds = bounds
-        self._scales = None if scales is None else np.append(scales, 1.0)  # and that of the intercept
-        rows = X if bounds is None else bounds.clipped(X)
-        rows = rows if self._scales is None else rows / self._scales[:-1]
+        rows = self._read(X, scales, bounds)
         self._problem: LogisticProblem = make_problem(rows, labels, len(classes), C)
         self._classes = classes
         # Leaving out every row once takes time quadratic in the number of coefficients; a round takes linear time.
@@ -732,12 +721,6 @@ class LogisticErm:
     def restored(self, coef: FloatArray, intercept: FloatArray, point: Point | None) -> LinearPredictor:
         """Return a predictor that was fitted before, from its parts."""
         return LinearPredictor(coef, intercept, self._classes, point, self._bounds)
-
-    def _to_scaled(self, coefs: FloatArray) -> FloatArray:
-        return coefs if self._scales is None else coefs * self._scales
-
-    def _to_raw(self, coefs: FloatArray) -> FloatArray:
-        return coefs if self._scales is None else coefs / self._scales
 
     def _descend(self, weights: FloatArray, previous: LinearPredictor | None) -> LinearPredictor:
         # Departs from the paper: with many coefficients a round takes steps towards the optimum but does not reach it.
@@ -854,7 +837,7 @@ class RidgePredictor:
         return np.asarray(np.clip(rows, -1e100, 1e100) @ self.coef_ + self.intercept_)
 
 
-class RidgeErm:
+class RidgeErm(LinearErm):
     """Built-in ridge regression; a refit costs less than the ratio's round. See `accous.core.regression`.
 
     With ``scales``, the penalty acts on the coefficients of standardised columns. Predictors always have the
@@ -868,12 +851,6 @@ class RidgeErm:
         With the intercept.
     """
 
-    refit_distance: ClassVar[float] = 0.04
-    limits_blas: ClassVar[bool] = True
-    refits_between_checks: ClassVar[int] = 1
-    is_slow_to_cross_fit: ClassVar[bool] = False
-    keeps_first_fit: ClassVar[bool] = False
-
     def __init__(
         self,
         X: FloatArray,
@@ -882,10 +859,7 @@ class RidgeErm:
         scales: FloatArray | None = None,
         bounds: Bounds | None = None,
     ) -> None:
-        self._bounds = bounds
-        self._scales = None if scales is None else np.append(scales, 1.0)  # and that of the intercept
-        rows = X if bounds is None else bounds.clipped(X)
-        rows = rows if self._scales is None else rows / self._scales[:-1]
+        rows = self._read(X, scales, bounds)
         self._problem: RidgeProblem = make_ridge_problem(rows, targets, alpha)
         self.n_coefs = X.shape[1] + 1
         self.rounds_between_checks = min(256, 32 * (1 + self.n_coefs // 64))
@@ -916,12 +890,6 @@ class RidgeErm:
     def restored(self, coef: FloatArray, intercept: float, point: Point | None) -> RidgePredictor:
         """Return a predictor that was fitted before, from its parts."""
         return RidgePredictor(coef, float(intercept), self._bounds)
-
-    def _to_scaled(self, coefs: FloatArray) -> FloatArray:
-        return coefs if self._scales is None else coefs * self._scales
-
-    def _to_raw(self, coefs: FloatArray) -> FloatArray:
-        return coefs if self._scales is None else coefs / self._scales
 
 
 @dataclass(frozen=True, eq=False)
