@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 
 # Before Hypothesis is imported: it would import all packages that offer it something, trio for example.
 os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
@@ -84,3 +85,12 @@ def data_folder() -> Path:
     if not Path(folder).is_dir():
         pytest.fail(f"ACCOUS_DATA names {folder}, which is not a folder")
     return Path(folder)
+
+
+@pytest.fixture
+def eager_thread_switches() -> Iterator[None]:
+    """Lets threads take turns as often as can be."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)

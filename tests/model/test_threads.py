@@ -1,6 +1,5 @@
 """Every reader sees one whole round: while another thread adapts, and after a call that failed."""
 
-import sys
 from dataclasses import replace
 from functools import partial
 from threading import Thread
@@ -140,14 +139,6 @@ def test_a_failed_fit_leaves_the_model_as_it_was(changes, data):
 
 
 # --- threads ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def eager_thread_switches():
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
 
 
 @pytest.mark.usefixtures("eager_thread_switches")

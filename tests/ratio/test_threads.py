@@ -1,7 +1,6 @@
 """One BLAS thread inside a round, the same bits every time, and readers in other threads."""
 
 import pickle
-import sys
 import threading
 from contextlib import ExitStack, suppress
 from copy import copy
@@ -240,14 +239,6 @@ def test_asking_changes_nothing():
         estimator.score_loss(far_away)
         shown_state(estimator)
     assert pickle.dumps(estimator) == before
-
-
-@pytest.fixture
-def eager_thread_switches():
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
 
 
 @pytest.mark.usefixtures("eager_thread_switches")
