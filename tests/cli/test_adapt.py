@@ -12,7 +12,7 @@ import pytest
 
 from accous.cli import main
 from accous.model.performance import UNSEEN
-from accous.table.kinds import ClassKind
+from accous.table.kinds import ClassForm
 from accous.table.model import load_table_model
 from tests.cli.tables import fit_model, make_tables
 
@@ -63,13 +63,13 @@ def test_trees_that_predict_rows_ahead_write_what_they_write_round_by_round(monk
     options = ["--drop", "id", "--estimator", "boosting", "--adaptation", "always"]
     fit_model(Path(), make_tables()[0], *options, name="trees")
     shutil.copytree("trees", "again")
-    n_rows, scores = [], ClassKind.scores
+    n_rows, scores = [], ClassForm.scores
 
     def counting(kind, model, X):
         n_rows.append(len(X))
         return scores(kind, model, X)
 
-    monkeypatch.setattr(ClassKind, "scores", counting)
+    monkeypatch.setattr(ClassForm, "scores", counting)
     assert main(["adapt", "trees", "stream.csv", "-o", "ahead.csv", "--batch-size", "5"]) == 0
     assert max(n_rows) > 5
     assert load_table_model("trees").model.n_refits_ > 0

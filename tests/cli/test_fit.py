@@ -91,7 +91,7 @@ def test_every_ratio_can_be_chosen(name, capsys):
 
 
 def test_off_a_terminal_a_long_fit_says_how_far_it_is(capsys, monkeypatch):
-    monkeypatch.setattr("accous.cli.options._SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("accous.text._SECONDS_BETWEEN_LINES", 0.0)
     assert main([*FIT, "--ordered", "--drop", "id,day"]) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if " s left." in line]
     shares = [int(line.partition(": ")[2].partition("%")[0]) for line in lines]

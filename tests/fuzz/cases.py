@@ -114,7 +114,7 @@ class Scene:
         if not text.exists():
             self.expect(job.n_rows == 0, f"{job.n_rows} rows were read, and there are no predictions")
             return
-        classes = table_model.kind.names
+        classes = table_model.form.names
         self.problems += problems_of_predictions(text, job.n_output_bytes, classes, kept, job.n_rows)
 
     def look_at_model(self) -> None:

@@ -320,14 +320,14 @@ def _fit(reference: str, label: str, ratio: str, folder: Path) -> None:
     """Do what ``accous fit`` does, but for the cross-validation, which takes most of the time."""
     table, label = with_labels(open_table(reference), label)
     read = read_reference(table, label, Choices(), skips_bad=False)
-    has_classes = read.task.kind == "classifier"
+    has_classes = read.task.has_classes
     make_model = accous.AdaptiveClassifier if has_classes else accous.AdaptiveRegressor
     model = make_model(ratio=make_ratio(ratio, seed=0), random_state=0).fit(read.X, read.y)
     settings = {"reference": reference, "n_reference": len(read.y), "ratio": ratio}
     if has_classes:
         settings |= {"accuracy": 0.9, "largest_class": 0.5}
     else:
-        settings |= {"task": read.task.name, "error": 5.0, "error_of_median": 9.0}
+        settings |= {"task": "regression", "error": 5.0, "error_of_median": 9.0}
     if table.widths:
         settings["widths"] = dict(table.widths)
     save_table_model(TableModel(model=model, encoder=read.encoder, label=label, settings=settings), folder)

@@ -54,7 +54,7 @@ def test_wide_rows_take_bounded_memory(n_columns):
     for number in range(4):
         recent = recent.add(counted(number, 3, n_columns))
     assert recent.max_rows == max(1, min(MAX_ROWS, MAX_BYTES // (8 * n_columns)))
-    n_bytes = sum(part.nbytes for part in (*recent.blocks, *recent.waiting))
+    n_bytes = sum(part.nbytes for part in (*recent.blocks, *recent.pending))
     assert n_bytes <= 1.2 * MAX_BYTES + 8 * n_columns
 
 

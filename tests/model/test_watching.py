@@ -90,7 +90,7 @@ def test_a_stored_log_goes_on_as_if_it_had_not_been_stored(n_rounds):
     for number in range(70):
         log, again = noted(log, weights, number), noted(again, weights, number)
         assert len(log.blocks) == len(again.blocks)
-        assert len(log.waiting) == len(again.waiting)
+        assert len(log.pending) == len(again.pending)
     assert log.rows().tobytes() == again.rows().tobytes()
 
 

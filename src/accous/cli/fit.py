@@ -113,7 +113,7 @@ def _print_remarks(job: FitJob, remarks: Console) -> None:
 
 def _remark_on_classes(job: FitJob, remarks: Console) -> None:
     """Say if there are nearly as many classes as rows."""
-    if job.reference.task.kind == "regressor":
+    if not job.reference.task.has_classes:
         return
     n_rows, n_classes = len(job.reference.y), len(set(job.reference.y.tolist()))
     if n_classes > 0.5 * n_rows:
@@ -151,7 +151,7 @@ def _ends(reference: ReferenceTable) -> tuple[float, float, float]:
 
 def _record_of_labels(reference: ReferenceTable, settings: dict[str, Any]) -> dict[str, Any]:
     """Return what the labels are, and how well they are predicted on the reference."""
-    if reference.task.kind == "regressor":
+    if not reference.task.has_classes:
         ends = dict(zip(("lowest", "median", "highest"), _ends(reference), strict=True))
         names = ("task", "error", "error_of_median", "error_of_constant")
         return {name: settings[name] for name in names} | {"label": ends}
@@ -168,7 +168,7 @@ def _print_reference(reference: ReferenceTable, settings: dict[str, Any]) -> Non
 
     console = results_console()
     console.print(columns_table(shown_lines(reference.encoder.plans)))
-    if reference.task.kind == "regressor":
+    if not reference.task.has_classes:
         _print_numbers(reference, settings, console)
         return
     n_rows, n_features = len(reference.y), len(reference.encoder.feature_names)

@@ -133,7 +133,7 @@ def measure_evidence(looks: Sequence[Look], n_reference: int, scale: LossScale =
 
 def _variances(truth: FloatArray, squares: FloatArray, scale: LossScale) -> FloatArray:
     """Return the variance of the loss of one row in each look, in shares."""
-    if scale.is_of_classes:
+    if scale.is_share:
         return np.asarray(truth * (1.0 - truth))
     # Divided twice: the square of a small unit would be 0.
     return np.maximum(squares - truth**2, 0.0) / scale.one / scale.one
@@ -231,14 +231,14 @@ def plot_backtest(looks: Sequence[Look], scale: LossScale = ERRORS) -> Any:
         axes.set_title(f"reference: the first {n_reference:,} rows", loc="left", fontsize="small")
     all_axes[0].legend(frameon=False, ncols=2, loc="upper left")
     all_axes[-1].set_xlabel("labelled rows, in order of time")
-    unit = " (%)" if scale.is_of_classes else ""
+    unit = " (%)" if scale.is_share else ""
     figure.supylabel(f"{scale.name} of the fixed model{unit}", fontsize="medium")
     return figure
 
 
 def _drawn(losses: Sequence[float], scale: LossScale) -> NDArray[np.float64]:
     """Return mean losses as they are drawn: of classes in %, of numbers in the unit of the target."""
-    return np.array([100.0 * loss if scale.is_of_classes else scale.in_unit(loss) for loss in losses])
+    return np.array([100.0 * loss if scale.is_share else scale.in_unit(loss) for loss in losses])
 
 
 def plot_history(rounds: ArrayLike, history: ArrayLike, events: Sequence[DriftEvent] = ()) -> Any:

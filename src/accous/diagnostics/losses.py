@@ -215,7 +215,7 @@ _HUGE = 1e7
 
 @dataclass(frozen=True)
 class LossScale:
-    """What mean losses are compared with.
+    """The unit in which mean losses are compared, and how they are written: it follows from a task and its losses.
 
     Attributes
     ----------
@@ -239,14 +239,14 @@ class LossScale:
     one: float = 1.0
 
     @property
-    def is_of_classes(self) -> bool:
-        """Whether the loss is the error of classes."""
+    def is_share(self) -> bool:
+        """Whether the loss is the share of wrong rows, which is written in per cent and points."""
         return self.loss == ERROR
 
     @property
     def largest(self) -> float:
         """The largest loss there is."""
-        return 1.0 if self.is_of_classes else math.inf
+        return 1.0 if self.is_share else math.inf
 
     @property
     def name(self) -> str:
@@ -260,11 +260,11 @@ class LossScale:
 
     def shown(self, loss: float) -> str:
         """Return a mean loss in words."""
-        return f"{loss:.1%}" if self.is_of_classes else _three_digits(self.in_unit(loss))
+        return f"{loss:.1%}" if self.is_share else _three_digits(self.in_unit(loss))
 
     def difference(self, losses: float, digits: int = 1) -> str:
         """Return the size of a difference of mean losses in words; of squared losses, as a share of the reference's."""
-        if self.is_of_classes:
+        if self.is_share:
             return f"{100.0 * losses:.{digits}f} points"
         if self.loss == "squared":
             return f"{losses * _LOSSES_IN_ONE / self.one:.0%} of the mean squared error on the reference"
@@ -272,7 +272,7 @@ class LossScale:
 
     def variance(self, loss: float, squared_losses: float) -> float:
         """Return the variance of the loss of one row, given the means of the losses and of their squares."""
-        if self.is_of_classes:
+        if self.is_share:
             return loss * (1.0 - loss)
         return max(0.0, squared_losses - loss**2)
 

@@ -277,14 +277,14 @@ def _replay(model: Any, history: _History, first: int, batch_size: int) -> Itera
     start = first
     for stop in stops:
         predicted: list[NDArray[Any]] = []
-        waiting = start  # rows from here on are predicted together, because trees take as long for ten as for hundreds
+        pending = start  # rows from here on are predicted together, because trees take as long for ten as for hundreds
         for begin in range(start, stop, batch_size):
             end = min(begin + batch_size, stop)
             before = part.estimator_
             part.adapt(history.rows(begin, end))
             if end == stop or part.estimator_ is not before:
-                predicted.append(part.predict_by(before, history.rows(waiting, end)))
-                waiting = end
+                predicted.append(part.predict_by(before, history.rows(pending, end)))
+                pending = end
         losses = part.losses_on(y[start:stop], np.concatenate(predicted))
         yield _look(part, history, (start, stop), losses), part.fixed_.scale
         start = stop
@@ -377,7 +377,7 @@ class Verification:
 def order_of(model: Any, X: Any, order: Any) -> tuple[Order, IntArray | None]:
     """Return what is known about the order of a reference, given what ``fit`` was given, and its rows oldest first."""
     if not isinstance(order, Backtest):
-        return find_order(order, X, model.task_.truths, has_classes=is_classifier(model))
+        return find_order(order, X, model.task_.truths, has_classes=model.task_.has_classes)
     n_rows = len(model.task_)
     if order.n_reference != n_rows:
         raise DataError(f"The backtest replayed {order.n_reference} rows, but the reference has {n_rows}.")
@@ -405,7 +405,7 @@ def _replay_or_none(
     if len(order) < FEWEST_ROWS:
         return None
     unfitted = clone(model)
-    if is_classifier(model):
+    if model.task_.has_classes:
         unfitted.set_params(class_weight=None)  # the base weights have them already
     if hasattr(model, "combination_"):
         unfitted.combination_ = model.combination_

@@ -174,10 +174,6 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         """Read the labels of a reference."""
         raise NotImplementedError
 
-    def read_task(self, y: NDArray[Any]) -> Task:
-        """Return the labels of a reference, and what follows from their kind."""
-        return self._read_task(y, len(y))
-
     def restore_task(self, stored: dict[str, NDArray[Any]]) -> None:
         """Take up the labels of the reference as files keep them: `Task.stored`."""
         raise NotImplementedError
@@ -399,7 +395,7 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
             return None
         is_asked = ~np.isnan(labelled.chosen)
         some = labelled[is_asked] if is_asked.sum() >= FEWEST_LATE else labelled
-        if not isinstance(self.task_, ClassTask):
+        if not self.task_.has_classes:
             return np.abs(some.y - some.predicted), some.arrived
         if not some.probabilities.shape[1]:
             return None
@@ -518,7 +514,7 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
                 position=position,
                 ids=ids,
                 n_known=int(learning.kept.is_learned.sum()),
-                has_classes=isinstance(self.task_, ClassTask),
+                task=self.task_,
             )
         self._replace_learning(learning.after(new, spread_of(self.task_)))
 
@@ -530,7 +526,7 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         rows : array of shape (n_labels, n_columns), optional
             The kept rows with other columns: those of the reference, and some that it has not.
         """
-        learning, has_classes = self.state_.learning, isinstance(self.task_, ClassTask)
+        learning = self.state_.learning
         if rows is not None:
             width = None if rows.shape[1] == self.n_features_in_ else rows.shape[1]
             learning = replace(learning, kept=replace(learning.kept, rows=rows), width=width)
@@ -543,7 +539,7 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         if np.isnan(kept.answers[:, 1]).any():
             kept = self._judged_by_halves(replace(learning, share=share))
         if has_trees:
-            share = choose_share(self.combination_, kept, has_classes=has_classes)
+            share = choose_share(self.combination_, kept, self.task_)
         kept = replace(kept, is_learned=np.ones(len(kept), dtype=bool))
         learning = replace(learning, kept=kept, share=share)
         fitted = Fitted(lambda: self._fit_learned(learning))
@@ -565,15 +561,13 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
 
         So it is known how far to believe an expert that no later label has judged yet.
         """
-        kept, has_classes = learning.kept, isinstance(self.task_, ClassTask)
+        kept = learning.kept
         answers, is_even = kept.answers.copy(), np.arange(len(kept)) % 2 == 0
         for is_learned in (is_even, ~is_even):
             expert = self._fit_learned(replace(learning, kept=replace(kept, is_learned=is_learned)))
             rest = np.flatnonzero(~is_learned)
             with one_blas_thread(), naming_values(kept.rows, self.reference_):
-                answers[rest, 1:] = answers_of_learned(
-                    expert, _take(kept.rows, rest), kept.truths[rest], has_classes=has_classes
-                )
+                answers[rest, 1:] = answers_of_learned(expert, _take(kept.rows, rest), kept.truths[rest], self.task_)
         return replace(kept, answers=answers)
 
     def forget_labels_of(self, ids: IntArray) -> bool:

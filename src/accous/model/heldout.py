@@ -27,7 +27,7 @@ from accous.diagnostics.performance import (
 from accous.diagnostics.status import History, tolerance_of
 from accous.exceptions import ParameterError
 from accous.model.backtest import CUTS, ReferenceParts
-from accous.model.tasks import ClassTask, Task
+from accous.model.tasks import Task
 from accous.model.watching import ReferenceCover
 from accous.text import require_number
 from accous.threads import one_blas_thread, one_openmp_thread_if_few
@@ -128,11 +128,11 @@ def answers_of(predictor: Any, rows: Any, classes: NDArray[Any] | None, *, has_s
     return found
 
 
-Answer = Callable[[IntArray, IntArray], tuple[FloatArray, ...]]
+FitAndAnswer = Callable[[IntArray, IntArray], tuple[FloatArray, ...]]
 """Fits each predictor on some rows and returns what each answers for others, as `answers_of`."""
 
 
-def hold_out(split: Split, answer: Answer) -> tuple[FloatArray, ...]:
+def hold_out(split: Split, answer: FitAndAnswer) -> tuple[FloatArray, ...]:
     """Return what each predictor answers for all held-out rows, in the order of the split."""
     found = [answer(rows, rest) for rows, rest in split]
     return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -216,7 +216,7 @@ def read_measures(
     has_scores: bool = True,
 ) -> Measures:
     """Read the parameters of a model that say how it is judged."""
-    classes = task.classes.tolist() if isinstance(task, ClassTask) else None
+    classes = task.classes.tolist() if task.has_classes else None
     name = ("mean_absolute_error" if classes is None else "error") if metric is None else metric
     if not isinstance(name, str):
         raise ParameterError(f"metric must be the name of a metric or None, got {metric!r}.")
@@ -290,7 +290,7 @@ class HeldOutReference:
     @property
     def _classes(self) -> NDArray[Any] | None:
         task = self._parts.task
-        return task.classes if isinstance(task, ClassTask) else None
+        return task.classes if task.has_classes else None
 
     @cached_property
     def calibration(self) -> Calibration | None:
@@ -299,7 +299,7 @@ class HeldOutReference:
         if held is None or len(held.rows) < _FEWEST_HELD_OUT:
             return None
         with one_blas_thread():
-            if not isinstance(task, ClassTask):
+            if not task.has_classes:
                 return NumberCalibration.fit(Predictions(held.predicted), task.targets[held.rows], self._window)
             shares = one_hot(held.predicted, len(task.classes)) if held.probabilities is None else held.probabilities
             return ClassCalibration.fit(self._measures.made(shares), task.labels[held.rows], self._window)
@@ -412,7 +412,7 @@ def combine(task: Task, split: Split, linear: FloatArray, trees: FloatArray, wei
         Base weights of all rows.
     """
     rows = np.concatenate([rest for _, rest in split])
-    truths = task.strata[rows] if task.kind == "classifier" else task.truths[rows]
+    truths = task.strata[rows] if task.has_classes else task.truths[rows]
     weights = weights[rows]
     if not weights.any():
         return Combination()

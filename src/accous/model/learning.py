@@ -291,11 +291,11 @@ class Learning:
     events: tuple[LearningEvent, ...] = ()
     fitted: Fitted | None = field(default=None, compare=False)
 
-    def mixed_with(self, fixed: Any, n_columns: int, *, has_classes: bool) -> Any:
+    def mixed_with(self, fixed: Any, n_columns: int, task: Task) -> Any:
         """Return both experts together, given the one that knows no labels."""
         if self.fitted is None:
             return fixed
-        make = MixtureOfClassifiers if has_classes else MixtureOfRegressors
+        make = MixtureOfClassifiers if task.has_classes else MixtureOfRegressors
         return make(fixed, self.fitted.predictor, self.weight, self.width, n_columns)
 
     def with_event(self, event: LearningEvent) -> Learning:
@@ -394,7 +394,7 @@ def judge_labels(
     position: IntArray,
     ids: IntArray,
     n_known: int,
-    has_classes: bool,
+    task: Task,
 ) -> KeptLabels:
     """Return labels with what both experts predict for their rows now.
 
@@ -407,34 +407,33 @@ def judge_labels(
     position, ids : array of shape (n_rows,)
     n_known : int
         Labels that the one in use has learned from.
-    has_classes : bool
+    task : Task
+        Of the reference.
     """
     answers = np.full((len(truths), 4), np.nan)
     narrow, wide = (rows, rows) if mixed is fixed else mixed._rows(rows)
-    answers[:, 0] = _answers(fixed, narrow, truths, has_classes=has_classes)
+    answers[:, 0] = _answers(fixed, narrow, truths, task)
     if mixed is not fixed:
-        answers[:, 1:] = answers_of_learned(mixed.learned, wide, truths, has_classes=has_classes)
-    errors = np.stack(
-        [_errors(each, of, truths, has_classes=has_classes) for each, of in ((fixed, narrow), (mixed, rows))], axis=1
-    )
+        answers[:, 1:] = answers_of_learned(mixed.learned, wide, truths, task)
+    errors = np.stack([_errors(each, of, truths, task) for each, of in ((fixed, narrow), (mixed, rows))], axis=1)
     known = np.full(len(truths), n_known, dtype=np.int64)
     return KeptLabels(rows, truths, position, ids, answers, errors, known, np.zeros(len(truths), dtype=bool))
 
 
-def answers_of_learned(learned: Any, rows: Any, truths: NDArray[Any], *, has_classes: bool) -> FloatArray:
+def answers_of_learned(learned: Any, rows: Any, truths: NDArray[Any], task: Task) -> FloatArray:
     """Return what an expert that learned from labels says, and its linear and its boosted part; NaN without parts."""
     answers = np.full((len(truths), 3), np.nan)
-    answers[:, 0] = _answers(learned, rows, truths, has_classes=has_classes)
+    answers[:, 0] = _answers(learned, rows, truths, task)
     linear, trees = getattr(learned, "linear", None), getattr(learned, "trees", None)
     if linear is not None and trees is not None:
-        answers[:, 1] = _answers(linear, rows, truths, has_classes=has_classes)
-        answers[:, 2] = _answers(trees, rows, truths, has_classes=has_classes)
+        answers[:, 1] = _answers(linear, rows, truths, task)
+        answers[:, 2] = _answers(trees, rows, truths, task)
     return answers
 
 
-def _answers(predictor: Any, rows: Any, truths: NDArray[Any], *, has_classes: bool) -> FloatArray:
+def _answers(predictor: Any, rows: Any, truths: NDArray[Any], task: Task) -> FloatArray:
     """Return the predicted numbers, or the probability of each true class."""
-    if not has_classes:
+    if not task.has_classes:
         return np.asarray(predictor.predict(rows), dtype=np.float64)
     if not hasattr(predictor, "predict_proba"):
         return np.asarray(np.asarray(predictor.predict(rows)) == truths, dtype=np.float64)
@@ -444,9 +443,8 @@ def _answers(predictor: Any, rows: Any, truths: NDArray[Any], *, has_classes: bo
     return np.where(classes[places] == truths, shares, 0.0)
 
 
-def _errors(predictor: Any, rows: Any, truths: NDArray[Any], *, has_classes: bool) -> FloatArray:
-    predicted = np.asarray(predictor.predict(rows))
-    return np.asarray(predicted != truths if has_classes else np.abs(predicted - truths), dtype=np.float64)
+def _errors(predictor: Any, rows: Any, truths: NDArray[Any], task: Task) -> FloatArray:
+    return np.abs(task.errors_on(truths, np.asarray(predictor.predict(rows)))).astype(np.float64)
 
 
 def mean_errors(kept: KeptLabels) -> tuple[float, float]:
@@ -465,13 +463,13 @@ def latest(learning: Learning) -> Learning:
     return replace(learning, kept=learning.kept.part(np.arange(n_kept - MOST_LABELS, n_kept)))
 
 
-def choose_share(combination: Combination, kept: KeptLabels, *, has_classes: bool) -> float:
+def choose_share(combination: Combination, kept: KeptLabels, task: Task) -> float:
     """Return the weight of boosted trees by held-out rows of the reference and by labels, which were held out too."""
     of_reference, of_labels = fading_weights(kept.position)
     total = of_reference * np.asarray(combination.losses) if combination.losses else np.zeros(len(SHARES))
     is_known = ~np.isnan(kept.answers[:, 2])
     linear, trees = kept.answers[is_known, 2], kept.answers[is_known, 3]
-    truths = None if has_classes else kept.truths[is_known]
+    truths = None if task.has_classes else kept.truths[is_known]
     losses = [losses_of_truths((1.0 - share) * linear + share * trees, truths) for share in SHARES]
     total = total + np.stack(losses) @ of_labels[is_known]
     return 0.5 if not total.any() else float(SHARES[int(total.argmin())])
@@ -487,7 +485,7 @@ def weights_to_fit(kept: KeptLabels, base: FloatArray, task: Task) -> FloatArray
     own = np.full(len(kept), mean)
     for group in np.unique(task.strata):
         is_of_group = task.strata == group
-        own[kept.truths == task.truths[is_of_group][0] if task.kind == "classifier" else slice(None)] = float(
+        own[kept.truths == task.truths[is_of_group][0] if task.has_classes else slice(None)] = float(
             base[is_of_group].mean()
         )
     weights = np.concatenate((of_reference * base, of_labels * own))
@@ -527,6 +525,6 @@ def is_drawn(row_numbers: IntArray, share: float, seed: int) -> BoolArray:
 
 def spread_of(task: Task) -> float | None:
     """Return the mean distance of numbers from their median, 1 if that is 0; None for classes."""
-    if task.kind == "classifier":
+    if task.has_classes:
         return None
     return float(np.abs(task.truths - np.median(task.truths)).mean()) or 1.0

@@ -16,7 +16,7 @@ from accous.model.backtest import ReferenceParts
 from accous.model.heldout import Combination, Split, answers_of, hold_out
 from accous.model.predictors import ErmRecipe, EstimatorRecipe, WeightedErm
 from accous.model.round import linear_from_plain
-from accous.model.tasks import ClassTask, Task
+from accous.model.tasks import Task
 
 AUTO = "auto"
 LINEAR = "linear"
@@ -172,11 +172,7 @@ class PairErm(WeightedErm):
 
     def _pair(self, linear: Any, trees: Any) -> PairOfRegressors:
         parts = linear, trees, self._combination
-        return (
-            PairOfClassifiers(*parts, self._task.classes)
-            if isinstance(self._task, ClassTask)
-            else PairOfRegressors(*parts)
-        )
+        return PairOfClassifiers(*parts, self._task.classes) if self._task.has_classes else PairOfRegressors(*parts)
 
     def with_linear(self, pair: PairOfRegressors, stored: dict[str, Any] | None) -> PairOfRegressors:
         """Return the pair with the linear predictor that was stored: it depends on those before it."""
@@ -186,7 +182,7 @@ class PairErm(WeightedErm):
         self, weights: FloatArray, fitted: PairOfRegressors, *, is_quick: bool = False
     ) -> NDArray[Any] | None:
         """Return the answers of both together for each row, from fits without it."""
-        if self._task.kind == "classifier":
+        if self._task.has_classes:
             shares = self.cross_fitted_probabilities(weights, fitted, is_quick=is_quick)
             return None if shares is None else shares.argmax(axis=1)
         return self._cross_fitted("cross_fitted", weights, fitted)
@@ -216,7 +212,7 @@ def hold_out_both(
     on_progress: Callable[[float], None],
 ) -> tuple[FloatArray, ...]:
     """Return what each of the two answers for held-out rows."""
-    classes = task.classes if isinstance(task, ClassTask) else None
+    classes = task.classes if task.has_classes else None
     parts = [ReferenceParts(X, task, weights, each, has_numbers=True) for each in recipe.alone()]
     n_done = count(1)
 

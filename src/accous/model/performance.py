@@ -130,9 +130,9 @@ def read_labelled(
         Rows of the stream until now.
     """
     task, measures, n = rules.task, rules.measures, len(late)
-    has_shares = isinstance(task, ClassTask) and np.ndim(predicted) == 2
+    has_shares = task.has_classes and np.ndim(predicted) == 2
     made = None if rows is None or has_shares else measures.made_by(predictor, rows)
-    if isinstance(task, ClassTask):
+    if task.has_classes:
         then, known = predicted, getattr(predictor, "classes_", task.classes)
         if has_shares:
             then, made = _by_shares(task, measures, np.asarray(predicted, dtype=np.float64), known, n)
@@ -203,7 +203,7 @@ def labelled_from_plain(plain: dict[str, Any] | None, task: Task) -> LabelledRow
     if plain is None:
         return None
     found = LabelledRows(**plain)
-    n_classes = len(task.classes) if isinstance(task, ClassTask) else 0
+    n_classes = len(task.classes) if task.has_classes else 0
     kind = "i" if n_classes else "f"
     flat = (found.y, found.predicted, found.chosen, found.arrived)
     is_sound = (

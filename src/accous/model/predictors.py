@@ -494,7 +494,7 @@ class BoostedErm(ForeignErm):
     def __init__(self, estimator: Any, X: Any, task: Task, n_folds: int = N_FOLDS) -> None:
         super().__init__(estimator, X, task)
         self._n_folds = n_folds
-        self._targets = task.strata if task.kind == "classifier" else task.truths
+        self._targets = task.strata if task.has_classes else task.truths
         self._base_weight: FloatArray | None = None
 
     def fit(self, weights: FloatArray, previous: Any) -> Any:
@@ -510,7 +510,7 @@ class BoostedErm(ForeignErm):
     def cross_fitted(self, weights: FloatArray, fitted: Any, *, is_quick: bool = False) -> NDArray[Any] | None:
         """Return predictions from stratified folds."""
         scores = self._cross_fitted_scores(weights)
-        if scores is None or self._task.kind == "regressor":
+        if scores is None or not self._task.has_classes:
             return None if scores is None else scores[:, 0]
         return (scores[:, 0] > 0.0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
 

@@ -101,8 +101,7 @@ class Snapshot:
         learning = self.state.learning
         if learning is None:
             return self.label_free
-        has_classes = self.rules.task.kind == "classifier"
-        return learning.mixed_with(self.label_free, len(self.rules.names), has_classes=has_classes)
+        return learning.mixed_with(self.label_free, len(self.rules.names), self.rules.task)
 
     @property
     def learned(self) -> tuple[LearningEvent, ...]:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,6 +203,7 @@ class ClassTask:
     """
 
     kind: ClassVar[str] = "classifier"
+    has_classes: ClassVar[Literal[True]] = True
 
     classes: NDArray[Any]
     labels: IntArray
@@ -224,11 +225,6 @@ class ClassTask:
     def none(self) -> NDArray[Any]:
         """No classes."""
         return self.classes[:0]
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The classes as text."""
-        return frozenset(str(each) for each in self.classes.tolist())
 
     @property
     def loss_name(self) -> str:
@@ -423,6 +419,7 @@ class NumberTask:
     """
 
     kind: ClassVar[str] = "regressor"
+    has_classes: ClassVar[Literal[False]] = False
 
     targets: FloatArray
     loss: NumberLoss
@@ -444,11 +441,6 @@ class NumberTask:
     def none(self) -> FloatArray:
         """No numbers."""
         return np.empty(0)
-
-    @property
-    def names(self) -> frozenset[str]:
-        """No names: every number may be a label."""
-        return frozenset()
 
     @property
     def loss_name(self) -> str:

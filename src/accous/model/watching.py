@@ -52,9 +52,9 @@ class RecentRows(NamedTuple):
         Number of rows in a closed block.
     blocks : tuple of arrays of shape (block_rows, n_columns)
         Closed blocks, oldest first: as many as are needed for ``max_rows``.
-    waiting : tuple of arrays
+    pending : tuple of arrays
         The rows since the last block, as they came.
-    n_waiting : int
+    n_pending : int
         Number of those rows, less than ``block_rows``.
     n_closed : int
         Number of blocks closed so far, those that were dropped included.
@@ -72,38 +72,38 @@ class RecentRows(NamedTuple):
     max_rows: int = 0
     block_rows: int = 0
     blocks: tuple[NDArray[Any], ...] = ()
-    waiting: tuple[NDArray[Any], ...] = ()
-    n_waiting: int = 0
+    pending: tuple[NDArray[Any], ...] = ()
+    n_pending: int = 0
     n_closed: int = 0
 
     def add(self, rows: NDArray[Any]) -> RecentRows:
         """Return the structure after some more rows, which are copied."""
-        n_waiting = self.n_waiting + len(rows)
-        if n_waiting < self.block_rows:
+        n_pending = self.n_pending + len(rows)
+        if n_pending < self.block_rows:
             # The rows may be the user's own array, which the user may overwrite.
-            waiting = (*self.waiting, rows.copy())
-            return RecentRows(self.max_rows, self.block_rows, self.blocks, waiting, n_waiting, self.n_closed)
-        return self._close(rows, n_waiting) if self.max_rows else _empty_for(rows).add(rows)
+            pending = (*self.pending, rows.copy())
+            return RecentRows(self.max_rows, self.block_rows, self.blocks, pending, n_pending, self.n_closed)
+        return self._close(rows, n_pending) if self.max_rows else _empty_for(rows).add(rows)
 
-    def _close(self, rows: NDArray[Any], n_waiting: int) -> RecentRows:
+    def _close(self, rows: NDArray[Any], n_pending: int) -> RecentRows:
         size = self.block_rows
-        n_new, n_left = divmod(n_waiting, size)
+        n_new, n_left = divmod(n_pending, size)
         n_kept = -(-self.max_rows // size)
         # Of a large batch, the first rows would be dropped again: they are not copied.
         n_skipped = max(0, n_new - n_kept) * size
-        if n_skipped > self.n_waiting:
-            together = np.array(rows[n_skipped - self.n_waiting :])
+        if n_skipped > self.n_pending:
+            together = np.array(rows[n_skipped - self.n_pending :])
         else:
-            together = np.concatenate((*self.waiting, rows))[n_skipped:]
+            together = np.concatenate((*self.pending, rows))[n_skipped:]
         end = len(together) - n_left
         new = tuple(together[start : start + size] for start in range(0, end, size))
         blocks = (*self.blocks, *new)[-n_kept:]
-        waiting = (together[end:].copy(),) if n_left else ()
-        return RecentRows(self.max_rows, size, blocks, waiting, n_left, self.n_closed + n_new)
+        pending = (together[end:].copy(),) if n_left else ()
+        return RecentRows(self.max_rows, size, blocks, pending, n_left, self.n_closed + n_new)
 
     def last(self) -> NDArray[Any] | None:
         """Return the last ``max_rows`` rows, oldest first; None if there is none yet."""
-        parts = (*self.blocks, *self.waiting)
+        parts = (*self.blocks, *self.pending)
         return np.concatenate(parts)[-self.max_rows :] if parts else None
 
     def cleared(self, columns: list[int]) -> RecentRows:
@@ -114,15 +114,15 @@ class RecentRows(NamedTuple):
             cleared[:, columns] = 0
             return cleared
 
-        return self._replace(blocks=tuple(map(clear, self.blocks)), waiting=tuple(map(clear, self.waiting)))
+        return self._replace(blocks=tuple(map(clear, self.blocks)), pending=tuple(map(clear, self.pending)))
 
     def to_plain(self) -> dict[str, Any]:
         """Return everything as one array and numbers."""
-        parts = (*self.blocks, *self.waiting)
+        parts = (*self.blocks, *self.pending)
         return {
             "max_rows": self.max_rows,
             "block_rows": self.block_rows,
-            "n_waiting": self.n_waiting,
+            "n_waiting": self.n_pending,
             "n_closed": self.n_closed,
             "rows": np.concatenate(parts) if parts else None,
         }
@@ -135,10 +135,10 @@ def recent_from_plain(plain: dict[str, Any]) -> RecentRows:
     """Undo ``to_plain``."""
     if plain["rows"] is None:
         return NO_ROWS
-    rows, n_waiting, size = plain["rows"], plain["n_waiting"], plain["block_rows"]
-    end = len(rows) - n_waiting
+    rows, n_pending, size = plain["rows"], plain["n_waiting"], plain["block_rows"]
+    end = len(rows) - n_pending
     blocks = tuple(rows[start : start + size] for start in range(0, end, size))
-    return RecentRows(plain["max_rows"], size, blocks, (rows[end:],) if n_waiting else (), n_waiting, plain["n_closed"])
+    return RecentRows(plain["max_rows"], size, blocks, (rows[end:],) if n_pending else (), n_pending, plain["n_closed"])
 
 
 def _empty_for(rows: NDArray[Any]) -> RecentRows:
@@ -187,7 +187,7 @@ class RoundLog(NamedTuple):
     ----------
     blocks : tuple of arrays of shape (32, 11)
         Closed blocks, as many as are needed for the last 10,000 rounds. Later states share them.
-    waiting : tuple of tuples of float
+    pending : tuple of tuples of float
         The rounds since the last block, except for the last round.
     last : tuple of float or None
         The last round, of which something may yet be read.
@@ -196,7 +196,7 @@ class RoundLog(NamedTuple):
     """
 
     blocks: tuple[FloatArray, ...] = ()
-    waiting: tuple[tuple[float, ...], ...] = ()
+    pending: tuple[tuple[float, ...], ...] = ()
     last: tuple[float, ...] | None = None
     is_moved: bool = False
 
@@ -230,11 +230,11 @@ class RoundLog(NamedTuple):
         adapted = is_moved and not held
         last = (float(n_rows), n_effective, share, float(refit), float(drift), float(adapted), *_UNKNOWN)
         if self.last is None:
-            return RoundLog(self.blocks, self.waiting, last, is_moved)
-        waiting = (*self.waiting, self.last if read is None else read.on(self.last))
-        if len(waiting) < _BLOCK_ROUNDS:
-            return RoundLog(self.blocks, waiting, last, is_moved)
-        return RoundLog((*self.blocks, np.array(waiting))[-_MOST_BLOCKS:], (), last, is_moved)
+            return RoundLog(self.blocks, self.pending, last, is_moved)
+        pending = (*self.pending, self.last if read is None else read.on(self.last))
+        if len(pending) < _BLOCK_ROUNDS:
+            return RoundLog(self.blocks, pending, last, is_moved)
+        return RoundLog((*self.blocks, np.array(pending))[-_MOST_BLOCKS:], (), last, is_moved)
 
     def noting(self, n_ago: int, read: Read) -> RoundLog:
         """Return the log with what was read of a round when others have followed.
@@ -247,11 +247,11 @@ class RoundLog(NamedTuple):
         """
         if n_ago == 0:
             return self._replace(last=None if self.last is None else read.on(self.last))
-        if n_ago <= len(self.waiting):
-            place = len(self.waiting) - n_ago
-            row = read.on(self.waiting[place])
-            return self._replace(waiting=(*self.waiting[:place], row, *self.waiting[place + 1 :]))
-        place = _BLOCK_ROUNDS * len(self.blocks) - (n_ago - len(self.waiting))
+        if n_ago <= len(self.pending):
+            place = len(self.pending) - n_ago
+            row = read.on(self.pending[place])
+            return self._replace(pending=(*self.pending[:place], row, *self.pending[place + 1 :]))
+        place = _BLOCK_ROUNDS * len(self.blocks) - (n_ago - len(self.pending))
         if place < 0:
             return self
         number, row_number = divmod(place, _BLOCK_ROUNDS)
@@ -262,12 +262,12 @@ class RoundLog(NamedTuple):
     def rows(self, read: Read | None = None) -> FloatArray:
         """Return all that is kept as one array, with what was read after the last round."""
         last = () if self.last is None else (self.last if read is None else read.on(self.last),)
-        open_rows = np.array((*self.waiting, *last)).reshape(-1, len(_COLUMNS))
+        open_rows = np.array((*self.pending, *last)).reshape(-1, len(_COLUMNS))
         return np.concatenate((*self.blocks, open_rows))
 
     def to_plain(self, read: Read | None) -> dict[str, Any]:
         """Return everything as one array and numbers."""
-        return {"rows": self.rows(read), "n_waiting": len(self.waiting), "is_moved": self.is_moved}
+        return {"rows": self.rows(read), "n_waiting": len(self.pending), "is_moved": self.is_moved}
 
 
 NO_ROUNDS = RoundLog()
@@ -277,11 +277,11 @@ def rounds_from_plain(plain: dict[str, Any]) -> RoundLog:
     """Undo ``to_plain``."""
     if not len(plain["rows"]):
         return RoundLog(is_moved=plain["is_moved"])
-    rows, n_waiting = plain["rows"], plain["n_waiting"]
-    end = len(rows) - 1 - n_waiting
+    rows, n_pending = plain["rows"], plain["n_waiting"]
+    end = len(rows) - 1 - n_pending
     blocks = tuple(rows[start : start + _BLOCK_ROUNDS] for start in range(0, end, _BLOCK_ROUNDS))
-    *waiting, last = (tuple(row) for row in rows[end:].tolist())
-    return RoundLog(blocks, tuple(waiting), last, plain["is_moved"])
+    *pending, last = (tuple(row) for row in rows[end:].tolist())
+    return RoundLog(blocks, tuple(pending), last, plain["is_moved"])
 
 
 def rounds_frame(log: RoundLog, read: Read | None, n_rounds: int, learned: Sequence[LearningEvent]) -> Any:
@@ -499,8 +499,8 @@ class ReferenceCover:
         known = {id(block): self._judged.get(id(block)) or self._judge_block(block) for block in blocks}
         self._judged = known
         parts = [known[id(block)][1] for block in blocks]
-        if recent.waiting:
-            parts.append(self.neighbours.is_outside(np.concatenate(recent.waiting)))
+        if recent.pending:
+            parts.append(self.neighbours.is_outside(np.concatenate(recent.pending)))
         return np.concatenate(parts)[-recent.max_rows :]
 
     def _judge_block(self, block: FloatArray) -> tuple[FloatArray, BoolArray]:

@@ -19,7 +19,7 @@ from accous.model.performance import MovedColumn
 from accous.model.snapshot import Snapshot
 from accous.table.columns import NumberColumn, summarize
 from accous.table.history import BASES, History
-from accous.table.kinds import kind_of, predictors_in_words, scale_of
+from accous.table.kinds import form_of, predictors_in_words, scale_of
 from accous.table.model import TableSnapshot
 from accous.text import count
 
@@ -120,7 +120,7 @@ def report_source(snapshot: TableSnapshot, name: str, *, by: str | None = None) 
         settings["widths"] = ", ".join(f"{name} {width}" for name, width in kept["widths"].items())
     if "predictors" in kept:
         settings["predictors"] = predictors_in_words(kept["predictors"], scale_of(snapshot.settings))
-    classes = kind_of(snapshot.rules.task).names
+    classes = form_of(snapshot.rules.task).names
     if classes:
         settings["classes"] = ", ".join(classes[:20])
     settings["adaptation"] = snapshot.rules.guard.sentence

@@ -213,7 +213,7 @@ def _events(source: ReportSource) -> list[tuple[str, str]]:
 
 def learned_rows(source: ReportSource) -> tuple[list[str], list[tuple[str, ...]]]:
     """Return the headings and the last 20 refits on labels, with the errors on labels that were not learned from."""
-    form = "{:.1%}" if source.snapshot.rules.task.kind == "classifier" else "{:.4g}"
+    form = "{:.1%}" if source.snapshot.rules.task.has_classes else "{:.4g}"
     rows = []
     for event in (source.said["learning"] or {"events": []})["events"][-_MOST_EVENTS:][::-1]:
         errors = [event[name] for name in ("error_fixed", "error", "error_after")]

@@ -40,7 +40,7 @@ from accous.service.learner import Learner, Parsed
 from accous.service.live import Events, Metrics, Reading, ReadingTimer, read_event_id
 from accous.service.log import Record
 from accous.service.protocols import Inference
-from accous.table.kinds import kind_of
+from accous.table.kinds import form_of
 from accous.table.model import RoundResult
 from accous.text import LOGGER
 
@@ -140,8 +140,8 @@ class Service:
         model = copy(reader.table_model.model)
         played = self.predict(reader, batch, needs_ratio="ratio" in batch.include, model=model)
         origin = f"{self._origin}-{next(self._numbers)}"
-        kind = kind_of(model.task_, getattr(model, "classes_", None))
-        content = prediction_content(kind, played, batch, origin=origin, salt=reader.salt)
+        form = form_of(model.task_, getattr(model, "classes_", None))
+        content = prediction_content(form, played, batch, origin=origin, salt=reader.salt)
         return content | prediction_sets(model, batch)
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from accous.exceptions import AccousError, DataError
 from accous.table.columns import ColumnEncoder, Features, Marks, NumberColumn, PlainRowEncoder, frame_of_rows
-from accous.table.kinds import ClassKind, LabelKind, NumberKind, kind_of
+from accous.table.kinds import ClassForm, LabelForm, NumberForm, form_of
 from accous.table.model import RoundResult, TableModel
 from accous.table.readers import spread_vectors
 from accous.table.rows import features_to_json
@@ -571,7 +571,7 @@ class BatchReader:
         if len(labels) > _ALL_LABELS:
             raise HttpError(413, "too_many_rows", f"A request may have {_ALL_LABELS:,} labels.")
         seen: dict[tuple[bool, str], Label] = {}
-        kind = self.table_model.kind
+        form = self.table_model.form
         for number, each in enumerate(labels):
             if (each.id is None) == (each.key is None):
                 raise HttpError(422, "invalid", f"Label {number} (counted from 0) needs an id or a key, one of them.")
@@ -579,7 +579,7 @@ class BatchReader:
                 self._require_row(each.row, number)
             place = (each.id is None, each.id if each.id is not None else key_text(each.key))
             before = seen.setdefault(place, each)
-            if label_text(before.label, kind) != label_text(each.label, kind):
+            if label_text(before.label, form) != label_text(each.label, form):
                 raise HttpError(
                     422, "contradiction", f"Label {number} (counted from 0) contradicts another label of its row."
                 )
@@ -661,13 +661,13 @@ def key_text(value: Any) -> str:
     return str(value)
 
 
-def label_text(label: Any, kind: LabelKind) -> str | None:
+def label_text(label: Any, form: LabelForm) -> str | None:
     """Return a label as text; JSON's true and false are the classes True and False, however those are written."""
     if label is None:
         return None
     text = key_text(label)
-    if isinstance(label, bool) and isinstance(kind, ClassKind):
-        return next((name for name in kind.names if name.lower() == text), text)
+    if isinstance(label, bool) and isinstance(form, ClassForm):
+        return next((name for name in form.names if name.lower() == text), text)
     return text
 
 
@@ -761,17 +761,17 @@ def read_id(text: str, salt: int) -> MadePrediction | None:
 _DECIMALS = 6
 
 
-def plain_predictions(kind: LabelKind, played: RoundResult) -> list[Any]:
+def plain_predictions(form: LabelForm, played: RoundResult) -> list[Any]:
     """Return the prediction of each row."""
-    return list(kind.predictions(kind.answers(played.scores)).tolist()) if len(played.ratios) else []
+    return list(form.predictions(form.answers(played.scores)).tolist()) if len(played.ratios) else []
 
 
-def prediction_content(kind: LabelKind, played: RoundResult, batch: Batch, *, origin: str, salt: int) -> dict[str, Any]:
+def prediction_content(form: LabelForm, played: RoundResult, batch: Batch, *, origin: str, salt: int) -> dict[str, Any]:
     """Return the answer to a request but for prediction sets, ready for JSON.
 
     Parameters
     ----------
-    kind : LabelKind
+    form : LabelForm
         Of the model that predicted.
     played : RoundResult
     batch : Batch
@@ -781,15 +781,15 @@ def prediction_content(kind: LabelKind, played: RoundResult, batch: Batch, *, or
     salt : int
         Of the ids.
     """
-    predictions = plain_predictions(kind, played)
+    predictions = plain_predictions(form, played)
     content: dict[str, Any] = {"round": played.number, "predictions": predictions}
     if "ids" in batch.include:
         content["ids"] = [make_id(origin, row, played.number, each, salt) for row, each in enumerate(predictions)]
-    if "probabilities" in batch.include and isinstance(kind, ClassKind):
-        shares = np.round(kind.probabilities(played.scores), _DECIMALS) if predictions else np.empty((0, 0))
-        content["classes"], content["probabilities"] = kind.names, shares.tolist()
-    if predictions and isinstance(kind, NumberKind):
-        shown = kind.shown(played.scores)
+    if "probabilities" in batch.include and isinstance(form, ClassForm):
+        shares = np.round(form.probabilities(played.scores), _DECIMALS) if predictions else np.empty((0, 0))
+        content["classes"], content["probabilities"] = form.names, shares.tolist()
+    if predictions and isinstance(form, NumberForm):
+        shown = form.shown(played.scores)
         content["intervals"] = [list(ends) for ends in zip(shown["low"], shown["high"], strict=True)]
     if "ratio" in batch.include:
         content["ratio"] = np.round(played.ratios, _DECIMALS).tolist()
@@ -807,7 +807,7 @@ def prediction_sets(model: Any, batch: Batch) -> dict[str, list[list[Any]]]:
     """
     if "sets" not in batch.include:
         return {}
-    if not isinstance(kind_of(model.task_), ClassKind):
+    if not isinstance(form_of(model.task_), ClassForm):
         raise HttpError(422, "no_sets", "The model predicts numbers, which have no prediction sets.")
     try:
         found = model.predict_set(batch.X, alpha=batch.alpha)

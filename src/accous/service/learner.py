@@ -164,7 +164,7 @@ class Executor:
             self.n_unstored += len(batch.X)
         if record.kind == "adapt":
             return json_result({"round": played.number, "rows": len(batch.X)})
-        content = prediction_content(table_model.kind, played, batch, origin=f"s{number}", salt=self.reader.salt)
+        content = prediction_content(table_model.form, played, batch, origin=f"s{number}", salt=self.reader.salt)
         return json_result(content | (prediction_sets(table_model.model, batch) if before is None else before))
 
     # --- what the folder remembers ---
@@ -194,7 +194,7 @@ class Executor:
                 "line": lines,
                 "round": np.repeat([each.round for each in group], sizes),
                 # The classes are those of then: labels, which may bring more, come after this.
-                **stored_scores(scores, self._table_model.kind),
+                **stored_scores(scores, self._table_model.form),
                 "features": self._features([each.batch.rows for each in group]),
             }
         )
@@ -245,8 +245,8 @@ class Executor:
 
     def _count(self, body: LabelsBody) -> Result:
         self.store_predictions()
-        model, store, kind = self._table_model, self._store, self._table_model.kind
-        given = [(each, label_text(each.label, kind)) for each in body.labels]
+        model, store, form = self._table_model, self._store, self._table_model.form
+        given = [(each, label_text(each.label, form)) for each in body.labels]
         with store.changing():
             joined = self._join({_place(each): (each, text) for each, text in given if text is not None})
             new, corrected, labels = joined.new, joined.corrected, joined.rows["given"]
@@ -256,7 +256,7 @@ class Executor:
             elif new.height:
                 model.count_labels(new)
         self.n_labels += new.height
-        unknown = Counter(labels.filter(~kind.is_possible(labels)).to_list())
+        unknown = Counter(labels.filter(~form.is_possible(labels)).to_list())
         n_learned = self._learn(new, corrected, may_learn=body.learn) if new.height or corrected.height else 0
         model.stored = store.position
         return json_result(
@@ -324,7 +324,7 @@ class Executor:
                 try:
                     self._learn_new(rows)
                 except DataError:  # a label that cannot become a class counts as an error, and that is all
-                    self._learn_new(rows.filter(model.kind.is_possible(rows["given"])))
+                    self._learn_new(rows.filter(model.form.is_possible(rows["given"])))
         except AccousError as error:
             LOGGER.warning("Labels were counted and not learned from: %s", error)
         return 0 if model.learned_ == before else model.learned_[-1].n_labels

@@ -27,7 +27,7 @@ from accous.service.bodies import (
     require_table,
 )
 from accous.table.columns import NumberColumn
-from accous.table.kinds import ClassKind, LabelKind
+from accous.table.kinds import ClassForm, LabelForm
 from accous.text import count
 
 if TYPE_CHECKING:
@@ -104,11 +104,11 @@ class Inference:
         """Describe the model's inputs and outputs."""
         self._require_name(request)
         reader = self._service.reader()
-        encoder, kind = reader.table_model.encoder, reader.table_model.kind
+        encoder, form = reader.table_model.encoder, reader.table_model.form
         kinds = {plan.name: "FP64" if isinstance(plan, NumberColumn) else "BYTES" for plan in encoder.used}
-        outputs: list[dict[str, Any]] = [{"name": "predict", "datatype": _type_of(kind), "shape": [-1]}]
-        if isinstance(kind, ClassKind):
-            outputs.append({"name": "probabilities", "datatype": "FP64", "shape": [-1, len(kind.names)]})
+        outputs: list[dict[str, Any]] = [{"name": "predict", "datatype": _type_of(form), "shape": [-1]}]
+        if isinstance(form, ClassForm):
+            outputs.append({"name": "probabilities", "datatype": "FP64", "shape": [-1, len(form.names)]})
         outputs.append({"name": "ratio", "datatype": "FP64", "shape": [-1]})
         inputs = [{"name": name, "datatype": kinds[name], "shape": [-1]} for name in reader.columns]
         content = {"name": self._service.name, "versions": [VERSION], "platform": "accous"}
@@ -135,15 +135,15 @@ class Inference:
 
     def _outputs(self, reader: BatchReader, batch: Batch, wanted: list[str]) -> list[dict[str, Any]]:
         needs_ratio = not wanted or "ratio" in wanted
-        played, kind = self._service.predict(reader, batch, needs_ratio=needs_ratio), reader.table_model.kind
+        played, form = self._service.predict(reader, batch, needs_ratio=needs_ratio), reader.table_model.form
         n_rows = len(batch.X)
-        predictions = plain_predictions(reader.table_model.kind, played)
+        predictions = plain_predictions(reader.table_model.form, played)
         found: dict[str, tuple[str, list[int], list[Any]]] = {
-            "predict": (_type_of(kind), [n_rows], predictions),
+            "predict": (_type_of(form), [n_rows], predictions),
             "ratio": ("FP64", [n_rows], played.ratios.tolist()),
         }
-        if isinstance(kind, ClassKind):
-            shares = kind.probabilities(played.scores) if n_rows else np.empty((0, len(kind.names)))
+        if isinstance(form, ClassForm):
+            shares = form.probabilities(played.scores) if n_rows else np.empty((0, len(form.names)))
             found["probabilities"] = "FP64", list(shares.shape), shares.ravel().tolist()
         unknown = next((name for name in wanted if name not in found), None)
         if unknown is not None:
@@ -167,7 +167,7 @@ class Inference:
         else:
             batch = reader.read(body, content_type, {})
         played = self._service.predict(reader, batch, needs_ratio=False)
-        return json_result({"predictions": plain_predictions(reader.table_model.kind, played)})
+        return json_result({"predictions": plain_predictions(reader.table_model.form, played)})
 
     def _require_name(self, request: Request) -> None:
         if request.path_params["name"] != self._service.name:
@@ -176,8 +176,8 @@ class Inference:
             raise HttpError(404, "no_such_version", f"There is one version of this model, {VERSION!r}.")
 
 
-def _type_of(kind: LabelKind) -> str:
-    predictions = kind.classes if isinstance(kind, ClassKind) else np.empty(0)
+def _type_of(form: LabelForm) -> str:
+    predictions = form.classes if isinstance(form, ClassForm) else np.empty(0)
     return {"i": "INT64", "u": "UINT64", "f": "FP64", "b": "BOOL"}.get(predictions.dtype.kind, "BYTES")
 
 

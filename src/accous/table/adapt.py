@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from accous.exceptions import DataError
 from accous.model.predictors import LinearPredictor
-from accous.table.kinds import ClassKind, check_known_labels, kind_of, require_no_feature
+from accous.table.kinds import ClassForm, check_known_labels, form_of, require_no_feature
 from accous.table.model import (
     RoundResult,
     TableModel,
@@ -79,7 +79,7 @@ class Scoring:
     """
 
     def __init__(self, model: Any, label: str) -> None:
-        self._model, self._label, self._kind = model, label, kind_of(model.task_)
+        self._model, self._label, self._form = model, label, form_of(model.task_)
         self._of_frame: tuple[pl.DataFrame, NDArray[Any], NDArray[np.bool_], pl.Series] | None = None
         self._fixed: tuple[Any, NDArray[Any]] | None = None
 
@@ -90,14 +90,14 @@ class Scoring:
         """
         truths, has_label = (each[start:stop] for each in self._labels(rows.frame)[:2])
         if self._fixed is None or self._fixed[0] is not rows.X:
-            self._fixed = rows.X, self._kind.fixed_answers(self._model, rows.X)
+            self._fixed = rows.X, self._form.fixed_answers(self._model, rows.X)
         fixed = self._fixed[1][start:stop]
         self._last = answers
         labelled = np.flatnonzero(has_label)
         if not len(labelled):
             return 0, 0, 0
         losses, losses_fixed = (
-            self._kind.losses(self._model, truths[labelled], each[labelled]).sum().item() for each in (answers, fixed)
+            self._form.losses(self._model, truths[labelled], each[labelled]).sum().item() for each in (answers, fixed)
         )
         return len(labelled), losses_fixed, losses
 
@@ -110,8 +110,8 @@ class Scoring:
             probability = 1.0 if len(rows) == stop - start else None
             self._model.observe(
                 batch[rows],
-                self._kind.values(texts[(start + rows).tolist()]),
-                predicted=self._kind.predictions(self._last[rows]),
+                self._form.values(texts[(start + rows).tolist()]),
+                predicted=self._form.predictions(self._last[rows]),
                 probability=probability,
                 learn=False,
             )
@@ -120,7 +120,7 @@ class Scoring:
         """Return the true answer of each row, whether it has a label, and the label as text, read once for a frame."""
         if self._of_frame is None or self._of_frame[0] is not frame:
             texts = to_texts(frame[self._label])
-            self._of_frame = frame, self._kind.true_answers(texts), texts.is_not_null().to_numpy(), texts
+            self._of_frame = frame, self._form.true_answers(texts), texts.is_not_null().to_numpy(), texts
         return self._of_frame[1:]
 
 
@@ -215,7 +215,7 @@ class _Following:
     def _write_header(self) -> None:
         """Name the columns also if there were no rows, so that the output is a table."""
         if not self._output.n_bytes:
-            columns = output_columns(self._job.options.key, self._job.kept, self._table_model.kind)
+            columns = output_columns(self._job.options.key, self._job.kept, self._table_model.form)
             self._output.write(pl.DataFrame(schema=columns))
 
     def _run_rounds(self, rows: PendingRows, *, is_end: bool) -> tuple[PendingRows, bool]:
@@ -266,10 +266,10 @@ class _Following:
         if start == stop:
             return
         part = slice(start, stop)
-        kind = self._table_model.kind
+        form = self._table_model.form
         named = self._memory.add(rows, start, stop, results, self._job.label)
         self._output.write(
-            predictions_frame(named.copied(), results.rounds[part], results.scores[part], results.ratios[part], kind)
+            predictions_frame(named.copied(), results.rounds[part], results.scores[part], results.ratios[part], form)
         )
         self._record.position = rows.position_after(stop - 1)
         self._record.n_missing += int(rows.n_missing[part].sum())
@@ -310,12 +310,12 @@ class _Ahead:
 
     def scores(self, X: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64] | None:
         """Return the scores of some rows by the predictor in use; None if they are to be computed round by round."""
-        model, kind = self._table_model.model, self._table_model.kind
+        model, form = self._table_model.model, self._table_model.form
         predictor = model.estimator_
         # Intervals of numbers depend on the round. A linear predictor needs no time, and the last digit of its products
         # depends on the number of rows.
         if (
-            not isinstance(kind, ClassKind)
+            not isinstance(form, ClassForm)
             or model.state_.learning is not None
             or isinstance(predictor, LinearPredictor)
         ):
@@ -325,7 +325,7 @@ class _Ahead:
             # Twice as many rows as the last time, which were all used.
             self._n_ahead = min(2 * self._n_ahead, _MOST_AHEAD) if is_same else stop - start
             self._of, self._start = (predictor, X), start
-            self._found = kind.scores(model, X[start : max(stop, start + self._n_ahead)])
+            self._found = form.scores(model, X[start : max(stop, start + self._n_ahead)])
         return self._found[start - self._start : stop - self._start]
 
 
@@ -343,9 +343,9 @@ class _Memory:
         ids = ids_from(self._next_id, stop - start)
         self._next_id = int(ids[-1]) + ID_STEP
         named = NamedRows(rows, start, stop, ids, self._job.options.key, self._job.kept)
-        kind, source = self._table_model.kind, self._job.record.source
+        form, source = self._table_model.form, self._job.record.source
         found = named.to_store(
-            source, results.rounds[start:stop], results.scores[start:stop], kind, self._table_model.encoder
+            source, results.rounds[start:stop], results.scores[start:stop], form, self._table_model.encoder
         )
         if label is not None:
             found = found.with_columns(label=to_texts(rows.frame[label][start:stop]))
@@ -378,7 +378,7 @@ class _Results:
         column = table_model.time_column
         self.times = None if column is None else column.seconds(rows.frame)
         self.rounds = np.zeros(n_rows, dtype=np.int64)
-        self.scores = table_model.kind.no_scores(n_rows)
+        self.scores = table_model.form.no_scores(n_rows)
         self.ratios = np.zeros(n_rows)
         self.n_emitted = 0
 
@@ -438,7 +438,7 @@ class _PredictingJob:
         table = self.table
         kept = chosen_columns("--keep", options.keep, table.columns, table.name, table.widths)
         self.kept = [name for name in kept if name != options.key]
-        output_columns(options.key, self.kept, self.table_model.kind)
+        output_columns(options.key, self.kept, self.table_model.form)
 
     @property
     def _is_parquet(self) -> bool:
@@ -480,7 +480,7 @@ class _PredictingJob:
         """Turn the collected rows into a Parquet file."""
         key = self.options.key
         types = self.table.column_types(self.kept if key is None else [key, *self.kept])
-        finish_parquet(path, output_schema(key, self.kept, self.table_model.kind, types))
+        finish_parquet(path, output_schema(key, self.kept, self.table_model.form, types))
 
 
 # --- The job of accous adapt from files to files: open, begin or resume, follow the stream, finish the output
@@ -570,7 +570,7 @@ class AdaptJob(_PredictingJob):
         require_no_feature(self.label, named, table_model.encoder.used_columns)
         if self.options.stream != STDIN:
             table, label = self._open()
-            self.doubt = check_known_labels(table, label or "", named, table_model.kind)
+            self.doubt = check_known_labels(table, label or "", named, table_model.form)
 
     def _spec(self) -> JobSpec:
         """Return everything that the output depends on."""
@@ -669,7 +669,7 @@ class PredictJob(_PredictingJob):
         self._require_free_files()
         self.n_rows = self.n_rejected = self.n_missing = self.n_unknown = 0
         self.unknown_in: UnknownCounts = []
-        self._counts: NDArray[np.int64] = np.zeros(len(self.table_model.kind.names), dtype=np.int64)
+        self._counts: NDArray[np.int64] = np.zeros(len(self.table_model.form.names), dtype=np.int64)
         self._sum = 0.0
         self.is_remembered = os.access(options.model, os.W_OK)
         self._ids: list[NDArray[np.int64]] = []
@@ -722,13 +722,13 @@ class PredictJob(_PredictingJob):
             source = identify_source(options.rows, store.sources()) or int(self._ids[0][0])
             named = NamedRows(rows, 0, len(rows), ids, options.key, self.kept)
             rounds = np.full(len(rows), result.number, dtype=np.int64)
-            found = named.to_store(source, rounds, result.scores, table_model.kind, table_model.encoder)
+            found = named.to_store(source, rounds, result.scores, table_model.form, table_model.encoder)
             store.add_predictions(found, learned=False)
         return named
 
     def summary(self) -> dict[str, Any]:
         """Return the results, ready for JSON."""
-        names = self.table_model.kind.names
+        names = self.table_model.form.names
         mean = {"mean_prediction": self._sum / self.n_rows if self.n_rows else None}
         return {
             "rows": self.n_rows,
@@ -744,13 +744,13 @@ class PredictJob(_PredictingJob):
     def _write(self, rows: PendingRows, output: RowsOutput, rejects: RowsOutput | None, store: Store | None) -> None:
         if len(rows):
             result = self.table_model.predict_rows(rows.X)
-            kind = self.table_model.kind
+            form = self.table_model.form
             rounds = np.full(len(rows), result.number, dtype=np.int64)
             copied = self._remember(rows, result, store).copied()
-            output.write(predictions_frame(copied, rounds, result.scores, result.ratios, kind))
-            answers = kind.answers(result.scores)
-            if kind.names:
-                self._counts += np.bincount(answers, minlength=len(kind.names))
+            output.write(predictions_frame(copied, rounds, result.scores, result.ratios, form))
+            answers = form.answers(result.scores)
+            if form.names:
+                self._counts += np.bincount(answers, minlength=len(form.names))
             else:
                 self._sum += float(answers.sum())
         if rows.bad_rows and rejects is not None:

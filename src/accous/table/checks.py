@@ -12,17 +12,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.arrays import FloatArray, IntArray
+from accous.arrays import FloatArray
 from accous.diagnostics.coverage import (
-    FEWEST_ROWS_PER_CLASS,
-    columns_of_label,
-    columns_of_number,
     follows_rows,
     is_number_per_row,
-    rare_classes,
 )
 from accous.exceptions import DataError
 from accous.model.order import Order, OrderKind
+from accous.model.tasks import Task
 from accous.table.columns import (
     DATE_FORMS,
     FREE_TEXT,
@@ -34,7 +31,6 @@ from accous.table.columns import (
     date_form,
 )
 from accous.table.readers import is_usable, texts_to_times, to_numbers, to_texts, to_times
-from accous.text import count
 
 # --- The order in time of a reference's rows: what it is known from, and the rows in this order
 
@@ -273,22 +269,13 @@ def remarks_on_texts(frame: pl.DataFrame, plans: tuple[Any, ...]) -> list[Remark
     return remarks
 
 
-def remarks_on_labels(
-    frame: pl.DataFrame, plans: tuple[Any, ...], y: NDArray[Any], kind: str = "classifier"
-) -> list[Remark]:
+def remarks_on_labels(frame: pl.DataFrame, plans: tuple[Any, ...], task: Task) -> list[Remark]:
     """Return a remark on each column that determines the label, and on each class with too few rows."""
     codes = [(plan.name, _codes(plan, frame[plan.name])) for plan in plans]
     known = [(name, values) for name, values in codes if values is not None]
-    X = np.column_stack([values for _, values in known]) if known else np.empty((len(y), 0))
-    if kind == "regressor":
-        return [
-            _of_label(known[place][0], f"{share:.1%} of the variance of the label")
-            for place, share in columns_of_number(X, y)
-        ]
-    classes, labels = np.unique(y, return_inverse=True)
-    found = columns_of_label(X, labels) if known else []
-    remarks = [_of_label(known[place][0], f"the label of {share:.1%} of the rows") for place, share in found]
-    return remarks + _remarks_on_classes(classes, labels)
+    X = np.column_stack([np.empty((len(task), 0)), *(values for _, values in known)])
+    remarks = [_of_label(known[place][0], what) for place, what in task.columns_of_label(X)]
+    return remarks + [Remark("class", None, text) for text in task.findings() if task.has_classes]
 
 
 def _of_label(name: str, what: str) -> Remark:
@@ -297,19 +284,6 @@ def _of_label(name: str, what: str) -> Remark:
         f"{name}."
     )
     return Remark("label", name, text)
-
-
-def _remarks_on_classes(classes: NDArray[Any], labels: IntArray) -> list[Remark]:
-    remarks = []
-    for number in rare_classes(labels).tolist():
-        n_rows = int((labels == number).sum())
-        rows = count(n_rows, "row")
-        text = (
-            f"Class {str(classes[number])!r} has only {rows}: with fewer than {FEWEST_ROWS_PER_CLASS}, its predictions "
-            "and the estimated error cannot be relied on."
-        )
-        remarks.append(Remark("class", None, text))
-    return remarks
 
 
 def _codes(plan: Any, column: pl.Series) -> FloatArray | None:

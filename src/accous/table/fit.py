@@ -38,7 +38,7 @@ from accous.model.heldout import (
 from accous.model.order import Order, OrderKind, look_for_order
 from accous.model.pair import AUTO, LINEAR
 from accous.model.predictors import last_step, require_sample_weight, sharing_fits
-from accous.model.tasks import LARGEST_TARGET
+from accous.model.tasks import LARGEST_TARGET, NumberTask, Task
 from accous.ratio.base import RatioEstimator
 from accous.ratio.one_step import KLIEP, KMM, ULSIF, LogisticRatio
 from accous.ratio.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
@@ -57,7 +57,7 @@ from accous.table.checks import (
     unsorted_dates,
 )
 from accous.table.columns import Choices, ColumnEncoder
-from accous.table.kinds import CLASSES, LabelTask, find_task, key_texts
+from accous.table.kinds import CLASSIFICATION, REGRESSION, TASKS, find_task, is_no_number, key_texts, read_task
 from accous.table.model import BOOSTING, TableModel, make_estimator, save_table_model
 from accous.table.options import FitOptions
 from accous.table.readers import (
@@ -87,42 +87,45 @@ class ReferenceTable:
     ----------
     frame : polars.DataFrame
         All columns except the label.
-    y : array of shape (n_rows,)
-        Numbers to predict; of classes, integers if all labels are integers, otherwise strings.
+    task : Task
+        The labels: numbers to predict, or classes, which are integers if all labels are integers, otherwise strings.
     encoder : ColumnEncoder
     X : array of shape (n_rows, n_features)
     bad_rows : list of BadRow
         The rows set aside.
     order : Order
-        What orders the rows of ``frame``, ``X`` and ``y``: if it is known, they are in order of time.
+        What orders the rows of ``frame``, ``task`` and ``X``: if it is known, they are in order of time.
     choices : Choices
         About the columns: the user's, and the misleading ones that are left out.
     remarks : list of Remark
         What misleads.
-    task : LabelTask
-        Whether the label is a class or a number.
+    why_task : str
+        How it was decided whether the label is a class or a number, if it could be either; otherwise empty.
     """
 
     frame: pl.DataFrame
-    y: NDArray[Any]
+    task: Task
     encoder: ColumnEncoder
     X: NDArray[np.float64]
     bad_rows: list[BadRow]
     order: Order
     choices: Choices
     remarks: list[Remark]
-    task: LabelTask = CLASSES
+    why_task: str = ""
+
+    @property
+    def y(self) -> NDArray[Any]:
+        """The label of each row."""
+        return self.task.truths
 
     @property
     def time_order(self) -> IntArray | None:
         """The rows in order of time, which they are in; None if they have none."""
-        return np.arange(len(self.y)) if self.order.is_in_time else None
+        return np.arange(len(self.task)) if self.order.is_in_time else None
 
     def split(self, seed: int = 0) -> Split:
         """Return which rows are held out of which fits."""
-        is_number = self.task.kind == "regressor"
-        strata = np.zeros(len(self.y), dtype=np.int64) if is_number else np.unique(self.y, return_inverse=True)[1]
-        return split_rows(strata, self.time_order, seed)
+        return split_rows(self.task.strata, self.time_order, seed)
 
 
 def read_reference(
@@ -151,10 +154,10 @@ def read_reference(
     """
     frame, pieces = _read_frame(table, label, choices)
     labels, frame = to_texts(frame[label]), frame.drop(exactly([label]))
-    found_task = find_task(labels, label, task)
-    is_no_number = found_task.is_bad(labels)
-    bad_rows = [bad for chunk in pieces for bad in chunk.bad_rows] + _bad_labels(pieces, label, labels, is_no_number)
-    is_good = labels.is_not_null().to_numpy() & ~is_no_number
+    label_task, why_task = find_task(labels, label, task)
+    is_bad_label = is_no_number(labels) if label_task is NumberTask else np.zeros(len(labels), dtype=bool)
+    bad_rows = [bad for chunk in pieces for bad in chunk.bad_rows] + _bad_labels(pieces, label, labels, is_bad_label)
+    is_good = labels.is_not_null().to_numpy() & ~is_bad_label
     if not is_good.any():
         raise DataError(f"{table.name} has no row with a label.")
     order = find_order(frame.filter(is_good), choices, is_ordered=is_ordered)
@@ -175,11 +178,13 @@ def read_reference(
     if bad_rows and not skips_bad:
         raise bad_rows[0].error(table.name, table.unit)
     rows = ordered.rows[is_good[ordered.rows]]
-    y = found_task.read(labels[rows], label, table.name)
+    known = read_task(label_task, labels[rows], label, table.name)
     frame, X = frame[rows], np.ascontiguousarray(features.X[rows])
-    order = order or look_for_order(X, y, has_classes=found_task.kind != "regressor")
-    found = ReferenceTable(frame, y, encoder, X, bad_rows, order, choices, remarks, found_task)
-    return replace(found, remarks=remarks_on_repeats(frame, y, is_whole=not choices.drop) + remarks + _remarks(found))
+    order = order or look_for_order(X, known.truths, has_classes=known.has_classes)
+    found = ReferenceTable(frame, known, encoder, X, bad_rows, order, choices, remarks, why_task)
+    return replace(
+        found, remarks=remarks_on_repeats(frame, known.truths, is_whole=not choices.drop) + remarks + _remarks(found)
+    )
 
 
 def _remarks(table: ReferenceTable) -> list[Remark]:
@@ -188,7 +193,7 @@ def _remarks(table: ReferenceTable) -> list[Remark]:
     dates = unsorted_dates(frame, choices) if table.order.kind is OrderKind.GIVEN else []
     found = [Remark("order", name, not_in_order(name)) for name in dates]
     found += remarks_on_one_day(frame, choices, table.order) + remarks_on_span(frame, table.order)
-    found += remarks_on_texts(frame, plans) + remarks_on_labels(frame, plans, table.y, table.task.kind)
+    found += remarks_on_texts(frame, plans) + remarks_on_labels(frame, plans, table.task)
     told = [str(remark.column) for remark in table.remarks]
     return found + remarks_on_used(frame, plans, {*choices.keep, *told})
 
@@ -212,16 +217,17 @@ def hold_out_rows(
     split : list
         Which rows to fit on, and which to predict.
     """
-    classes = None if reference.task.kind == "regressor" else np.unique(reference.y)
+    classes = reference.task.classes if reference.task.has_classes else None
 
     def answer(rows: IntArray, rest: IntArray) -> tuple[FloatArray, ...]:
         encoder = ColumnEncoder.learn(reference.frame[rows], reference.choices)
         X, later = (encoder.encode(reference.frame[each]).X for each in (rows, rest))
-        if classes is not None and len(np.unique(reference.y[rows])) < 2:
+        part = reference.task.part(rows)
+        if part.is_constant:
             # While there is a single class, it is all that a model can predict.
-            constant = DummyClassifier().fit(X, reference.y[rows])
+            constant = DummyClassifier().fit(X, part.truths)
             return tuple(answers_of(constant, later, classes) for _ in fits_on(encoder))
-        return tuple(answers_of(fit(X, reference.y[rows]), later, classes) for fit in fits_on(encoder))
+        return tuple(answers_of(fit(X, part.truths), later, classes) for fit in fits_on(encoder))
 
     try:
         return hold_out(split, answer) if split else None
@@ -361,13 +367,13 @@ def error_of_constant(reference: ReferenceTable) -> float:
     It is the most frequent class, or the median, of the rows before each block, as a predictor knows no others. Without
     an order, and with too few rows for blocks, it is that of all rows.
     """
-    y, is_number = reference.y, reference.task.kind == "regressor"
+    y, has_classes = reference.y, reference.task.has_classes
     split = reference.split() if reference.order.is_in_time else []
     everything = np.arange(len(y))
     losses = []
     for rows, rest in split or [(everything, everything)]:
-        constant = np.median(y[rows]) if is_number else Counter(y[rows].tolist()).most_common(1)[0][0]
-        losses.append(np.abs(y[rest] - constant) if is_number else y[rest] != constant)
+        constant = Counter(y[rows].tolist()).most_common(1)[0][0] if has_classes else np.median(y[rows])
+        losses.append(np.abs(reference.task.errors_on(y[rest], constant)))
     return float(np.concatenate(losses).mean())
 
 
@@ -457,14 +463,14 @@ class FitJob:
     @property
     def remarks(self) -> list[Remark]:
         """What you should know about the reference: how it is ordered, and what in it misleads."""
-        order_found, task = self.reference.order, self.reference.task
-        first = [Remark("task", self.label, task.sentence)] if task.sentence else []
+        order_found, why_task = self.reference.order, self.reference.why_task
+        first = [Remark("task", self.label, why_task)] if why_task else []
         order = [] if order_found.kind in _TOLD else [Remark("order", order_found.column, order_in_words(order_found))]
         return first + order + self.reference.remarks + self._remark_on_metric()
 
     def _remark_on_metric(self) -> list[Remark]:
         """Suggest another metric where a class is so rare that the error says little of it."""
-        if self.options.metric is not None or self.reference.task.kind == "regressor":
+        if self.options.metric is not None or not self.reference.task.has_classes:
             return []
         counts = Counter(self.reference.y.tolist())
         rarest = min(counts, key=lambda each: (counts[each], str(each)))
@@ -489,7 +495,7 @@ class FitJob:
         """Why ``auto`` is linear alone, in a sentence; empty if it is not."""
         if len(self.reference.y) < FEWEST_ROWS_OF_TREES:
             return f"The reference has fewer than {FEWEST_ROWS_OF_TREES} rows, too few for boosted trees beside it."
-        n_classes = 1 if self.reference.task.kind == "regressor" else len(np.unique(self.reference.y))
+        n_classes = len(self.reference.task.classes) if self.reference.task.has_classes else 1
         if self.reference.X.shape[1] * n_classes > _MOST_FEATURES_OF_CLASSES:
             return "The reference has too many features and classes for boosted trees in reasonable time."
         return ""
@@ -521,9 +527,8 @@ class FitJob:
             return
         answers = found[0]
         if is_pair:
-            model = make_model(reference.encoder)
-            task = model.read_task(reference.y)
-            self.combination = combine(task, split, found[0], found[1], model.class_weights(task))
+            weights = make_model(reference.encoder).class_weights(reference.task)
+            self.combination = combine(reference.task, split, found[0], found[1], weights)
             answers = self.combination.mixed(*found)
         self.held_out = held_out_of(split, answers, is_in_time=reference.order.is_in_time)
 
@@ -533,10 +538,9 @@ class FitJob:
         held = self.held_out
         if held is None:
             return None
-        y = self.reference.y
-        if self.reference.task.kind == "regressor":
-            return float(np.abs(y[held.rows] - held.predicted).mean())
-        return float(np.mean(np.unique(y)[held.predicted] != y[held.rows]))
+        task = self.reference.task
+        predicted = task.classes[held.predicted] if task.has_classes else held.predicted
+        return float(np.abs(task.errors_on(task.truths[held.rows], predicted)).mean())
 
     def fit_and_save(self, on_progress: Callable[[float], None] = lambda _: None) -> TableModel:
         """Fit on the whole reference and save the model.
@@ -612,7 +616,7 @@ class FitJob:
     def _check_estimator(self) -> None:
         """Refuse a predictor that cannot be used, before a long table is read."""
         options = self.options
-        kind = "classifier" if options.task is None else LabelTask(options.task).kind
+        kind = TASKS[options.task or CLASSIFICATION].kind
         estimator = make_estimator(options.estimator, kind=kind, seed=options.seed, blocks=())
         if estimator == LINEAR:
             return
@@ -630,17 +634,17 @@ class FitJob:
 
     def _check_penalty(self) -> None:
         """Refuse the penalty of the other task."""
-        options, kind = self.options, self.reference.task.kind
-        if options.C != 1.0 and kind == "regressor":
+        options, task = self.options, self.reference.task
+        if options.C != 1.0 and not task.has_classes:
             raise ParameterError("--C is for classes: the penalty of a regression is --alpha.")
-        if options.alpha != 1.0 and kind == "classifier":
+        if options.alpha != 1.0 and task.has_classes:
             raise ParameterError("--alpha is for numbers to predict: the penalty of a classifier is --C.")
-        if options.class_weight is not None and kind == "regressor":
+        if options.class_weight is not None and not task.has_classes:
             raise ParameterError("--class-weight is for classes: numbers to predict have none.")
-        if kind == "regressor" and (options.cost is not None or options.threshold is not None):
+        if not task.has_classes and (options.cost is not None or options.threshold is not None):
             raise ParameterError("--cost and --threshold are for classes: numbers to predict have none.")
         # A wrong name is refused before anything is fitted.
-        classes = None if kind == "regressor" else np.unique(self.reference.y).tolist()
+        classes = task.classes.tolist() if task.has_classes else None
         if options.metric is not None:
             read_metric(options.metric, classes, costs=None if self._costs is None else np.array(self._costs))
 
@@ -653,7 +657,7 @@ class FitJob:
 
     def _maker(self) -> MakeModel:
         """Return what makes an unfitted model for the features of an encoder."""
-        options, kind, name = self.options, self.reference.task.kind, self.estimator
+        options, task, name = self.options, self.reference.task, self.estimator
         # The encoder has scaled the numbers already; categories keep the scale of 0 and 1.
         shared: dict[str, Any] = {
             "refit_budget": options.refit_budget,
@@ -665,8 +669,8 @@ class FitJob:
         judged: dict[str, Any] = {"cost": self._costs, "threshold": options.threshold}
 
         def make_model(encoder: ColumnEncoder) -> Any:
-            estimator = make_estimator(name, kind=kind, seed=options.seed, blocks=encoder.blocks)
-            if kind == "regressor":
+            estimator = make_estimator(name, kind=task.kind, seed=options.seed, blocks=encoder.blocks)
+            if not task.has_classes:
                 model: Any = AdaptiveRegressor(estimator, self._ratio, alpha=options.alpha, **shared)
             else:
                 model = AdaptiveClassifier(
@@ -684,7 +688,7 @@ class FitJob:
         settings |= {
             "estimator": self.estimator,
             "predictors": None if self.combination is None else self.combination.to_json(),
-            **({"alpha": options.alpha} if self.reference.task.kind == "regressor" else {"C": options.C}),
+            **({"C": options.C} if self.reference.task.has_classes else {"alpha": options.alpha}),
             "seed": options.seed,
             "order": self.reference.order.to_json(),
             "reference_file": identify_file(options.reference),
@@ -695,9 +699,9 @@ class FitJob:
             settings["widths"] = widths
         settings |= {"feature_map": options.feature_map, "loss": options.loss, "max_ratio": options.max_ratio}
         settings["error_of_constant"] = error_of_constant(self.reference)
-        if self.reference.task.kind == "regressor":
+        if not self.reference.task.has_classes:
             spread = float(np.abs(y - np.median(y)).mean())
-            return settings | {"task": self.reference.task.name, "error": self.error, "error_of_median": spread}
+            return settings | {"task": REGRESSION, "error": self.error, "error_of_median": spread}
         accuracy = None if self.error is None else 1.0 - self.error
         return settings | {"accuracy": accuracy, "largest_class": max(Counter(y.tolist()).values()) / len(y)}
 

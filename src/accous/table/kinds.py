@@ -13,10 +13,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.diagnostics.losses import ERROR, LossScale
+from accous.diagnostics.losses import ABSOLUTE, ERROR, LossScale
 from accous.exceptions import DataError, ParameterError
 from accous.model.predictors import LinearPredictor
-from accous.model.tasks import LARGEST_TARGET, NumberTask
+from accous.model.tasks import LARGEST_TARGET, ClassTask, NumberTask, Task
 from accous.table.readers import (
     LabelledTable,
     Position,
@@ -146,8 +146,8 @@ _MOST_CLASSES = 200
 
 
 @dataclass(frozen=True, eq=False)
-class ClassKind:
-    """The label is one of some classes."""
+class ClassForm:
+    """How classes, and what is predicted of them, stand in a table: the form of a `ClassTask`."""
 
     classes: NDArray[Any]
 
@@ -197,10 +197,6 @@ class ClassKind:
     def answers(self, scores: FloatArray) -> NDArray[Any]:
         """Most probable class of each row, by its number."""
         return (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
-
-    def intervals(self, scores: FloatArray) -> FloatArray | None:
-        """Classes have no intervals."""
-        return None
 
     def fixed_answers(self, model: Any, X: FloatArray) -> NDArray[Any]:
         """Return the class numbers of the fixed model."""
@@ -257,8 +253,8 @@ class ClassKind:
 
 
 @dataclass(frozen=True, eq=False)
-class NumberKind:
-    """The label is a number; predictions have an interval that holds nine of ten true numbers."""
+class NumberForm:
+    """The form of a `NumberTask`: a number, with an interval that holds nine of ten true numbers."""
 
     task: NumberTask
 
@@ -301,10 +297,6 @@ class NumberKind:
     def answers(self, scores: FloatArray) -> NDArray[Any]:
         """Return the numbers as they are written."""
         return _to_digits(scores[:, 0])
-
-    def intervals(self, scores: FloatArray) -> FloatArray | None:
-        """Return low and high; NaN where there is no interval."""
-        return _to_digits(scores[:, 1:])
 
     def fixed_answers(self, model: Any, X: FloatArray) -> NDArray[Any]:
         """Return the numbers of the fixed model."""
@@ -349,15 +341,15 @@ class NumberKind:
         return None if self.is_possible(texts).any() else "is a number, which the model predicts"
 
 
-LabelKind = ClassKind | NumberKind
-"""What depends on whether the label of a table is a class or a number."""
+LabelForm = ClassForm | NumberForm
+"""The columns that labels and predictions of a task have in tables: how they are written, read and remembered."""
 
 
-def kind_of(task: Any, classes: NDArray[Any] | None = None) -> LabelKind:
-    """Return the kind of the label that a model predicts; classes that labels have added can be given."""
-    if isinstance(task, NumberTask):
-        return NumberKind(task)
-    return ClassKind(task.classes if classes is None else classes)
+def form_of(task: Task, classes: NDArray[Any] | None = None) -> LabelForm:
+    """Return the form of what a model predicts in tables; classes that labels have added can be given."""
+    if not task.has_classes:
+        return NumberForm(task)
+    return ClassForm(task.classes if classes is None else classes)
 
 
 def _to_digits(values: FloatArray) -> FloatArray:
@@ -373,46 +365,14 @@ def _to_digits(values: FloatArray) -> FloatArray:
 #     says it
 
 
-CLASSIFICATION, REGRESSION = TASKS = ("classification", "regression")
+CLASSIFICATION, REGRESSION = "classification", "regression"
+TASKS: dict[str, type[Task]] = {CLASSIFICATION: ClassTask, REGRESSION: NumberTask}
 # Numbers with fewer different values are rather the names of classes.
 _MOST_FRACTIONS, _MOST_WHOLE = 10, 50
 
 
-@dataclass(frozen=True)
-class LabelTask:
-    """What is done with a label, and why.
-
-    Attributes
-    ----------
-    name : {"classification", "regression"}
-    sentence : str
-        How that was decided, if the label could be either; otherwise empty.
-    """
-
-    name: str
-    sentence: str = ""
-
-    @property
-    def kind(self) -> str:
-        """The kind of the model: "classifier" or "regressor"."""
-        return "regressor" if self.name == REGRESSION else "classifier"
-
-    def read(self, labels: pl.Series, column: str, table: str) -> NDArray[Any]:
-        """Return labels, all known, as the model takes them: numbers, whole numbers or text."""
-        return _as_numbers(labels) if self.name == REGRESSION else _as_classes(labels, column, table)
-
-    def is_bad(self, labels: pl.Series) -> NDArray[np.bool_]:
-        """Where there is a label that cannot be used."""
-        if self.name != REGRESSION:
-            return np.zeros(len(labels), dtype=bool)
-        return labels.is_not_null().to_numpy() & ~(np.abs(_as_numbers(labels)) <= LARGEST_TARGET)
-
-
-CLASSES = LabelTask(CLASSIFICATION)
-
-
-def find_task(labels: pl.Series, column: str, chosen: str | None) -> LabelTask:
-    """Decide what the label is.
+def find_task(labels: pl.Series, column: str, chosen: str | None) -> tuple[type[Task], str]:
+    """Decide what the label is, and say how in a sentence, which is empty if it could not be the other.
 
     Whole numbers with more than 50 different values, and other numbers with more than 10, are numbers to predict.
 
@@ -429,32 +389,38 @@ def find_task(labels: pl.Series, column: str, chosen: str | None) -> LabelTask:
     --------
     >>> import polars as pl
     >>> from accous.table.kinds import find_task
-    >>> find_task(pl.Series(["yes", "no"]), "y", None).name
-    'classification'
-    >>> find_task(pl.Series([f"{number / 8}" for number in range(100)]), "y", None).name
-    'regression'
+    >>> find_task(pl.Series(["yes", "no"]), "y", None)
+    (<class 'accous.model.tasks.ClassTask'>, '')
+    >>> find_task(pl.Series([f"{number / 8}" for number in range(100)]), "y", None)[0]
+    <class 'accous.model.tasks.NumberTask'>
     """
     if chosen is not None:
-        return LabelTask(chosen)
+        return TASKS[chosen], ""
     known = labels.drop_nulls()
     numbers = _as_numbers(known)
     if not len(known) or not np.isfinite(numbers).all():
-        return LabelTask(CLASSIFICATION)
+        return ClassTask, ""
     n_different = len(np.unique(numbers))
     is_whole = bool((numbers % 1.0 == 0.0).all())
     if n_different > (_MOST_WHOLE if is_whole else _MOST_FRACTIONS):
-        return LabelTask(
-            REGRESSION,
-            f"Column {column!r} has {n_different:,} different numbers, so numbers are predicted. If they are classes, "
-            f"say --task {CLASSIFICATION}.",
-        )
+        decided = "so numbers are predicted. If they are classes, say --task classification."
+        return NumberTask, f"Column {column!r} has {n_different:,} different numbers, {decided}"
     if n_different <= 2:
-        return LabelTask(CLASSIFICATION)
-    return LabelTask(
-        CLASSIFICATION,
-        f"Column {column!r} has {n_different} different numbers, which are taken as classes. If they are to be "
-        f"predicted as numbers, say --task {REGRESSION}.",
-    )
+        return ClassTask, ""
+    decided = "which are taken as classes. If they are to be predicted as numbers, say --task regression."
+    return ClassTask, f"Column {column!r} has {n_different} different numbers, {decided}"
+
+
+def read_task(kind: type[Task], labels: pl.Series, column: str, table: str) -> Task:
+    """Return labels, all known, as the model takes them: numbers, or classes that are whole numbers or text."""
+    if kind is NumberTask:
+        return NumberTask(_as_numbers(labels), ABSOLUTE)
+    return ClassTask(*np.unique(_as_classes(labels, column, table), return_inverse=True))
+
+
+def is_no_number(labels: pl.Series) -> NDArray[np.bool_]:
+    """Where there is a label that is no number to predict."""
+    return labels.is_not_null().to_numpy() & ~(np.abs(_as_numbers(labels)) <= LARGEST_TARGET)
 
 
 def _as_numbers(labels: pl.Series) -> FloatArray:
@@ -469,7 +435,7 @@ def _as_classes(labels: pl.Series, name: str, table: str) -> NDArray[Any]:
     if len(different) > _MOST_CLASSES:
         raise DataError(
             f"{table}: the label {name!r} has {len(different)} different values, too many for classes; if it is a "
-            f"number, say --task {REGRESSION}."
+            "number, say --task regression."
         )
     if all(_is_whole_number(label) for label in different):
         return labels.cast(pl.Int64).to_numpy()
@@ -505,7 +471,7 @@ def require_no_feature(column: str, label: str, features: Collection[str]) -> No
         )
 
 
-def check_known_labels(table: TableReader, column: str, label: str, kind: LabelKind) -> str | None:
+def check_known_labels(table: TableReader, column: str, label: str, form: LabelForm) -> str | None:
     """Raise a ParameterError if no label in the first rows can be one of the model, and return a remark if many cannot.
 
     Closes the table. Rows without a label do not count. A new class among known ones is no error, nor are one or two
@@ -518,23 +484,23 @@ def check_known_labels(table: TableReader, column: str, label: str, kind: LabelK
     column : str
     label : str
         What ``--label`` was given, for the error.
-    kind : LabelKind
+    form : LabelForm
         Of the model.
     """
     try:
         labels = to_texts(_first_labels(table, column)).drop_nulls()
     finally:
         table.close()
-    stranger = kind.stranger(labels) if len(labels) >= _FEWEST_LABELS else None
+    stranger = form.stranger(labels) if len(labels) >= _FEWEST_LABELS else None
     if stranger is not None:
         raise ParameterError(
             f"--label {label}: none of the first {len(labels):,} labels {stranger.replace('reference', 'model')}; the "
             f"first is {labels[0]!r}. Give the column of the labels."
         )
-    odd = labels.filter(~kind.is_possible(labels))
+    odd = labels.filter(~form.is_possible(labels))
     if len(odd) < _FEWEST_LABELS or len(odd) <= _LARGEST_SHARE * len(labels):
         return None
-    counted = f" ({listed(kind.names)}) and count as errors" if kind.names else ""
+    counted = f" ({listed(form.names)}) and count as errors" if form.names else ""
     return (
         f"--label {label}: {len(odd) / len(labels):.0%} of the first {len(labels):,} labels are none that the model "
         f"knows{counted}; the first is {odd[0]!r}. Is this the column of the labels?"
@@ -612,5 +578,5 @@ def no_better_in_words(settings: dict[str, Any]) -> str:
     error, of_constant = reference_error(settings), settings.get("error_of_constant")
     if error is None or of_constant is None or error < round(of_constant, 12):
         return ""
-    constant = "most frequent class" if scale_of(settings).is_of_classes else "median"
+    constant = "most frequent class" if scale_of(settings).is_share else "median"
     return f"The model is no better than always predicting the {constant}."

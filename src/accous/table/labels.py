@@ -134,7 +134,7 @@ class LabelJob:
         learn_from_store(model, store)
 
     def _unseen(self, labels: pl.Series) -> dict[str, int]:
-        names = self.table_model.kind.names
+        names = self.table_model.form.names
         return dict(Counter(each for each in labels.to_list() if each not in names)) if names else {}
 
     def undo(self) -> int:
@@ -249,7 +249,7 @@ class LabelJob:
         if not table.rows.height:
             where = f" in a row that has its {table.place_column}" if table.n_unnamed else ""
             raise DataError(f"{name} holds no label{where}.")
-        stranger = self.table_model.kind.stranger(table.rows["label"].cast(pl.String))
+        stranger = self.table_model.form.stranger(table.rows["label"].cast(pl.String))
         if stranger is not None:
             raise DataError(
                 f"None of the labels in {name} {stranger}; the first is {table.rows['label'][0]!r}: is "
@@ -415,7 +415,7 @@ class AskJob:
         named = NamedRows(rows, 0, len(rows), ids, self._options.key, [])
         rounds = np.full(len(rows), result.number, dtype=np.int64)
         assert source is not None
-        stored = named.to_store(source, rounds, result.scores, model.kind, model.encoder)
+        stored = named.to_store(source, rounds, result.scores, model.form, model.encoder)
         store.add_predictions(stored[new], learned=False)
 
     def _eligible(self, free: pl.DataFrame) -> pl.DataFrame:

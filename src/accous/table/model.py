@@ -65,10 +65,10 @@ from accous.table.history import History
 from accous.table.kinds import (
     LINE,
     REGRESSION,
-    LabelKind,
+    LabelForm,
     check_labels,
+    form_of,
     key_texts,
-    kind_of,
     place_texts,
 )
 from accous.table.readers import is_usable, spread_vectors
@@ -506,7 +506,7 @@ def require_column(table: pl.DataFrame, name: str) -> pl.Series:
     return table[name]
 
 
-def labels_of_frame(table: pl.DataFrame, y: Any, usual: str, kind: LabelKind) -> LabelledRows:
+def labels_of_frame(table: pl.DataFrame, y: Any, usual: str, form: LabelForm) -> LabelledRows:
     """Return the labels of a frame's rows.
 
     Parameters
@@ -516,7 +516,7 @@ def labels_of_frame(table: pl.DataFrame, y: Any, usual: str, kind: LabelKind) ->
         The labels, or their column; None is ``usual``.
     usual : str
         The label column of the reference.
-    kind : LabelKind
+    form : LabelForm
         Of the model; classes decide how a number is written.
     """
     if y is None and usual not in table.columns:
@@ -528,7 +528,7 @@ def labels_of_frame(table: pl.DataFrame, y: Any, usual: str, kind: LabelKind) ->
         if len(values) != table.height or any(isinstance(each, list) for each in values):
             raise DataError(f"y must have one label for each of the {table.height} rows of the frame.")
         column = pl.Series(values, strict=False)
-    return LabelledRows(kind.texts(column))
+    return LabelledRows(form.texts(column))
 
 
 def match_frame(
@@ -599,7 +599,7 @@ class RoundResult:
 
 def predict_and_adapt(
     model: AdaptiveEstimator,
-    kind: LabelKind,
+    form: LabelForm,
     X: NDArray[np.float64],
     scores: NDArray[np.float64] | None = None,
     *,
@@ -609,10 +609,10 @@ def predict_and_adapt(
     """Run a round of the model; return scores, unless they are known, and ratios of its rows, NaN if not needed."""
     if learns_first:
         model.adapt(X)
-        return kind.scores(model, X), ratios_of(model, X, needs_ratio=needs_ratio)
+        return form.scores(model, X), ratios_of(model, X, needs_ratio=needs_ratio)
     # A pool judges the rows before it learns from them: their ratios cost next to nothing then.
     is_kept = needs_ratio and model.ratio_.is_pooled
-    scores = kind.scores(model, X) if scores is None else scores
+    scores = form.scores(model, X) if scores is None else scores
     ratios = ratios_of(model, X, needs_ratio=needs_ratio and not is_kept)
     model.adapt(X)
     return scores, model.ratio_.batch_ratio() if is_kept else ratios
@@ -752,9 +752,9 @@ class TableModel(TellsStatus, Lockable):
         return find_time_column(self.settings, self.encoder.plans)
 
     @property
-    def kind(self) -> LabelKind:
+    def form(self) -> LabelForm:
         """What depends on whether the label is a class or a number."""
-        return kind_of(self.model.task_, getattr(self.model, "classes_", None))
+        return form_of(self.model.task_, getattr(self.model, "classes_", None))
 
     def prepare(self, frame: Any) -> Features:
         """Encode the columns of a frame as the features of the classifier.
@@ -868,15 +868,15 @@ class TableModel(TellsStatus, Lockable):
         """
         with self.lock():
             before = self.model.state_
-            kind = self.kind
+            form = self.form
             scores, ratios = predict_and_adapt(
-                self.model, kind, X, scores, learns_first=learns_first, needs_ratio=needs_ratio
+                self.model, form, X, scores, learns_first=learns_first, needs_ratio=needs_ratio
             )
             if times is not None:
                 self._watch_season(X, times, before.watch.column_parts)
             if marks is not None:
                 self._watch_columns(marks)
-            counts = NO_COUNTS if count_errors is None else count_errors(kind.answers(scores))
+            counts = NO_COUNTS if count_errors is None else count_errors(form.answers(scores))
             time = None if times is None else float(times[-1])
             self.history.add(
                 self.model,
@@ -932,17 +932,17 @@ class TableModel(TellsStatus, Lockable):
         """
         # All answers come from one round, also if another thread learns meanwhile.
         model = copy(self.model) if model is None else model
-        kind = kind_of(model.task_, getattr(model, "classes_", None))
+        form = form_of(model.task_, getattr(model, "classes_", None))
         if not len(X):
-            return RoundResult(model.n_rounds_, kind.no_scores(0), np.zeros(0), NO_COUNTS)
+            return RoundResult(model.n_rounds_, form.no_scores(0), np.zeros(0), NO_COUNTS)
         ratios = ratios_of(model, X, needs_ratio=needs_ratio)
-        return RoundResult(model.n_rounds_, kind.scores(model, X), ratios, NO_COUNTS)
+        return RoundResult(model.n_rounds_, form.scores(model, X), ratios, NO_COUNTS)
 
     def _as_frame(self, frame: Frame, played: RoundResult, n_before: int) -> Frame:
         n_rows = len(played.ratios)
         rounds = np.full(n_rows, played.number, dtype=np.int64)
         lines = pl.DataFrame({LINE: np.arange(n_before + 1, n_before + n_rows + 1, dtype=np.int64)})
-        predictions = predictions_frame(lines, rounds, played.scores, played.ratios, self.kind)
+        predictions = predictions_frame(lines, rounds, played.scores, played.ratios, self.form)
         return like(frame, predictions)
 
     # --- labels that come late ---------------------------------------------------------------------------------------
@@ -981,11 +981,11 @@ class TableModel(TellsStatus, Lockable):
             If labels cannot be joined, a column is missing or a value cannot be used. Nothing is counted then.
         """
         table = to_polars(frame)
-        labelled = labels_of_frame(table, y, self.label, self.kind)
+        labelled = labels_of_frame(table, y, self.label, self.form)
         with self.lock():
             if predictions is None:
                 rows = labelled.rows
-                values = self.kind.values(labelled.labels[rows])
+                values = self.form.values(labelled.labels[rows])
                 self.model.observe(self._usable(self.prepare(frame), rows).X[rows], values, learn=False)
             else:
                 rows = self._observe_predicted(table, labelled, to_polars(predictions), key)
@@ -1027,7 +1027,7 @@ class TableModel(TellsStatus, Lockable):
             features = features_from_json(pl.Series(rows, dtype=pl.String), self.encoder)
             if features is None:
                 raise DataError("A labelled row holds a value that cannot be used: correct it.")
-            values = self.kind.new_values(labels)
+            values = self.form.new_values(labels)
             self._new_classes(values)
             self.model.keep_labels(features.X, values, position=position, ids=ids)
             self.label_rows |= dict(zip(ids.tolist(), rows, strict=True))
@@ -1046,7 +1046,7 @@ class TableModel(TellsStatus, Lockable):
         """
         with self.lock():
             learning, ids = self.model.state_.learning, rows["id"].to_numpy()
-            values = self.kind.new_values(rows["given"])
+            values = self.form.new_values(rows["given"])
             kept = {}
             if learning is not None:
                 kept = dict(zip(learning.kept.ids.tolist(), learning.kept.truths.tolist(), strict=True))
@@ -1104,7 +1104,7 @@ class TableModel(TellsStatus, Lockable):
             return rows
         if set(self.encoder.used_columns) <= set(table.columns):
             X = self._usable(self.prepare(table), rows).X[rows]
-        columns, shares = [f"p_{name}" for name in self.kind.names], None
+        columns, shares = [f"p_{name}" for name in self.form.names], None
         if columns and set(columns) <= set(new.columns):
             shares = new.select(pl.col(columns).cast(pl.Float64)).to_numpy()
         self._measure(X, new["label"], new["prediction"], new["round"], shares=shares)
@@ -1125,12 +1125,12 @@ class TableModel(TellsStatus, Lockable):
 
         ``shares`` are the probabilities of classes of the time, if all are known.
         """
-        kind = self.kind
-        values, answers = kind.values(labels), kind.values(predicted) if shares is None else shares
+        form = self.form
+        values, answers = form.values(labels), form.values(predicted) if shares is None else shares
         self.model.observe(X, values, predicted=answers, probability=asked, learn=False)
         if is_late:
-            truths, found = kind.true_answers(labels), kind.true_answers(predicted)
-            losses = np.asarray(kind.losses(self.model, truths, found), dtype=np.float64)
+            truths, found = form.true_answers(labels), form.true_answers(predicted)
+            losses = np.asarray(form.losses(self.model, truths, found), dtype=np.float64)
             self.history.add_labels(rounds.to_numpy().astype(np.float64), losses)
 
     def count_labels(self, rows: pl.DataFrame, *, is_late: bool = True) -> None:
@@ -1155,7 +1155,7 @@ class TableModel(TellsStatus, Lockable):
 
     def _shares(self, packed: list[bytes | None]) -> NDArray[np.float64] | None:
         """Return the probabilities of the time; None of numbers, and if other classes were known then."""
-        for names in (self.kind.names, kind_of(self.model.task_).names):
+        for names in (self.form.names, form_of(self.model.task_).names):
             found = unpack_scores(packed, len(names))
             if names and not np.isnan(found).any():
                 return found
@@ -1176,7 +1176,7 @@ class TableModel(TellsStatus, Lockable):
 
     def _new_classes(self, values: NDArray[Any]) -> list[str]:
         """Return the names of new classes; raise a DataError for some while a run has no column for them."""
-        known = self.kind.names
+        known = self.form.names
         new = sorted(set(map(str, values.tolist())) - set(known)) if known else []
         if new and self.job is not None and not self.job.is_finished and self.job.n_rounds:
             raise DataError(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from accous.exceptions import DataError, ParameterError
 from accous.table.columns import ColumnEncoder, ColumnPlan, DateColumn, Features, Marks, NumberColumn
-from accous.table.kinds import ID, LINE, LabelKind, key_texts
+from accous.table.kinds import ID, LINE, LabelForm, key_texts
 from accous.table.readers import (
     BadRow,
     Chunk,
@@ -374,7 +374,7 @@ def names_of_row(key: str | None, kept: list[str]) -> list[str]:
     return [key] if key is not None else [LINE, *([] if ID in kept else [ID])]
 
 
-def output_columns(key: str | None, kept: list[str], kind: LabelKind) -> list[str]:
+def output_columns(key: str | None, kept: list[str], form: LabelForm) -> list[str]:
     """Return the output columns; a copied column must not have the name of one of ours.
 
     Parameters
@@ -383,9 +383,9 @@ def output_columns(key: str | None, kept: list[str], kind: LabelKind) -> list[st
         The column that identifies a row; its line and its id do if there is none.
     kept : list of str
         The other copied columns.
-    kind : LabelKind
+    form : LabelForm
     """
-    ours = ["round", *kind.columns, "ratio"]
+    ours = ["round", *form.columns, "ratio"]
     options = {"--key": [key or LINE], "--keep": kept}
     for option, names in options.items():
         for name in names:
@@ -394,13 +394,13 @@ def output_columns(key: str | None, kept: list[str], kind: LabelKind) -> list[st
     return [*names_of_row(key, kept), *kept, *ours]
 
 
-def output_schema(key: str | None, kept: list[str], kind: LabelKind, types: dict[str, Any]) -> dict[str, pl.DataType]:
+def output_schema(key: str | None, kept: list[str], form: LabelForm, types: dict[str, Any]) -> dict[str, pl.DataType]:
     """Return the types of the output columns, in their order; ``types`` are those of the copied columns, if known."""
-    schema: dict[str, Any] = dict.fromkeys(output_columns(key, kept, kind), pl.Float64())
+    schema: dict[str, Any] = dict.fromkeys(output_columns(key, kept, form), pl.Float64())
     copied = kept if key is None else [key, *kept]
     schema |= {} if key is not None else dict.fromkeys(names_of_row(None, kept), pl.Int64())
     schema |= {name: types.get(name, pl.String()) for name in copied}
-    return schema | {"round": pl.Int64()} | kind.columns
+    return schema | {"round": pl.Int64()} | form.columns
 
 
 @dataclass(frozen=True)
@@ -442,7 +442,7 @@ class NamedRows:
         source: int,
         rounds: NDArray[np.int64],
         scores: NDArray[np.float64],
-        kind: LabelKind,
+        form: LabelForm,
         encoder: ColumnEncoder,
     ) -> pl.DataFrame:
         """Return what `accous.table.store.Store.add_predictions` takes."""
@@ -455,7 +455,7 @@ class NamedRows:
                 "source": np.full(n_rows, source),
                 "line": self.rows.lines[self.start : self.stop],
                 "round": rounds,
-                **stored_scores(scores, kind),
+                **stored_scores(scores, form),
                 "features": [
                     text
                     for piece in self.rows.pieces_of_table(self.start, self.stop)
@@ -466,12 +466,12 @@ class NamedRows:
         )
 
 
-def stored_scores(scores: NDArray[np.float64], kind: LabelKind) -> dict[str, pl.Series]:
+def stored_scores(scores: NDArray[np.float64], form: LabelForm) -> dict[str, pl.Series]:
     """Return what was predicted as text, and the probabilities of classes or the ends of an interval as bytes."""
-    predicted = kind.predictions(kind.answers(scores)).tolist()
+    predicted = form.predictions(form.answers(scores)).tolist()
     return {
         "predicted": pl.Series([str(each) for each in predicted], dtype=pl.String),
-        "scores": pl.Series(pack_scores(kind.stored(scores)), dtype=pl.Binary),
+        "scores": pl.Series(pack_scores(form.stored(scores)), dtype=pl.Binary),
     }
 
 
@@ -480,11 +480,11 @@ def predictions_frame(
     rounds: NDArray[np.int64],
     scores: NDArray[np.float64],
     ratios: NDArray[np.float64],
-    kind: LabelKind,
+    form: LabelForm,
 ) -> pl.DataFrame:
     """Return the output rows: what identifies them and is copied, then what was found.
 
     Numbers are rounded to keep files small and readable.
     """
-    columns = {"round": rounds, **kind.shown(scores), "ratio": np.round(ratios, _DECIMALS)}
+    columns = {"round": rounds, **form.shown(scores), "ratio": np.round(ratios, _DECIMALS)}
     return copied.hstack(pl.DataFrame(columns))
