@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from accous.cli import main
-from tests.cli.processes import files_of, restored
+from tests.cli.processes import files_of, put_files, restored
 from tests.cli.tables import make_tables
 
 
@@ -32,9 +32,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def fitted_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fitted: dict[str, Any]) -> Path:
     """The current folder, with the model and the stream."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "model").mkdir()
-    for name, content in fitted["files"].items():
-        (tmp_path / "model" / name).write_bytes(content)
+    put_files(tmp_path / "model", fitted["files"])
     fitted["stream"].write_csv("stream.csv")
     return tmp_path
 

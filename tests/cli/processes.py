@@ -44,6 +44,13 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != ".accous.lock"}
 
 
+def put_files(folder: Path, files: dict[str, bytes]) -> None:
+    """Write what `files_of` returned into a folder, which may be there already."""
+    folder.mkdir(exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+
+
 def rows_of_store(folder: Path) -> list[tuple[Any, ...]]:
     """What a model's folder remembers of its predictions, but for the day."""
     connection = sqlite3.connect(folder / STORE_NAME)

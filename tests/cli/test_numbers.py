@@ -9,7 +9,7 @@ import pytest
 
 import accous
 from accous.cli import main
-from tests.cli.processes import files_of
+from tests.cli.processes import files_of, put_files
 from tests.cli.tables import fit_model
 
 N_REFERENCE, N_STREAM = 300, 120
@@ -38,9 +38,7 @@ def fitted(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _folder(tmp_path, monkeypatch, fitted):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "model").mkdir()
-    for name, content in fitted["files"].items():
-        (tmp_path / "model" / name).write_bytes(content)
+    put_files(tmp_path / "model", fitted["files"])
     fitted["reference"].write_csv("reference.csv")
     fitted["stream"].write_csv("stream.csv")
 

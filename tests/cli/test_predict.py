@@ -12,7 +12,7 @@ import pytest
 import accous
 from accous.cli import main
 from accous.table.store import STORE_NAME
-from tests.cli.processes import files_of
+from tests.cli.processes import files_of, put_files
 from tests.cli.tables import fit_model, make_tables
 
 PREDICT = ["predict", "model", "rows.csv", "-o", "out.csv"]
@@ -32,9 +32,7 @@ def fitted(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _model(tmp_path, monkeypatch, fitted):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "model").mkdir()
-    for name, content in fitted["files"].items():
-        (tmp_path / "model" / name).write_bytes(content)
+    put_files(tmp_path / "model", fitted["files"])
     fitted["rows"].write_csv("rows.csv")
 
 

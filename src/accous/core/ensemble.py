@@ -15,8 +15,7 @@ from accous.core.kernels_learners import play_learners
 from accous.core.kernels_rows import (
     BLOCK,
     covary_scores,
-    evaluate_ratios,
-    evaluate_row_ratios,
+    evaluate_ratios_of_keys,
     evaluate_row_ratios_at_each,
     sum_gradients,
     to_blocks,
@@ -695,24 +694,25 @@ class NarrowReference:
 
     def ratios(self, coef: FloatArray, max_ratio: float) -> FloatArray:
         """See ``Reference``."""
-        ratios = np.empty((self.blocks.shape[0], BLOCK))
-        evaluate_ratios(self.blocks, coef, max_ratio, ratios)
+        ratios = np.empty((1, self.blocks.shape[0], BLOCK))
+        evaluate_ratios_of_keys(_FIRST, self.blocks, coef[None], max_ratio, ratios)
         return ratios.reshape(-1)[: self.features.shape[0]]
 
     def batch_ratios(self, coef: FloatArray, batch: FloatArray, max_ratio: float) -> FloatArray:
         """See ``Reference``."""
-        ratios = np.empty(batch.shape[0])
-        evaluate_row_ratios(np.ascontiguousarray(batch), coef, max_ratio, ratios)
-        return ratios
+        return self._ratios_of_rows(coef[None], batch, max_ratio)[0]
 
     def batch_ratios_at_each(
         self, coef: FloatArray, coefs: FloatArray, batch: FloatArray, max_ratio: float
     ) -> tuple[FloatArray, FloatArray]:
         """See ``Reference``."""
-        batch, ratios, others = np.ascontiguousarray(batch), np.empty(len(batch)), np.empty((len(coefs), len(batch)))
-        evaluate_row_ratios(batch, coef, max_ratio, ratios)
-        evaluate_row_ratios_at_each(batch, np.ascontiguousarray(coefs), max_ratio, others)
-        return ratios, others
+        return self.batch_ratios(coef, batch, max_ratio), self._ratios_of_rows(coefs, batch, max_ratio)
+
+    @staticmethod
+    def _ratios_of_rows(coefs: FloatArray, batch: FloatArray, max_ratio: float) -> FloatArray:
+        ratios = np.empty((len(coefs), len(batch)))
+        evaluate_row_ratios_at_each(np.ascontiguousarray(batch), np.ascontiguousarray(coefs), max_ratio, ratios)
+        return ratios
 
     def score_covariances(self, coef: FloatArray) -> FloatArray:
         """See ``Reference``."""

@@ -317,15 +317,6 @@ def _mean_distance(values: FloatArray, sums: FloatArray, n_rounds: float) -> flo
     return total / values.shape[0]
 
 
-@kernel(types.void, IN1, IN1, IN1, OUT1, OUT1)
-def mix_shapes(
-    ratios: FloatArray, cuts: FloatArray, shares: FloatArray, normalisers: FloatArray, mixed: FloatArray
-) -> None:
-    """Write the mean of each shape over the rows to ``normalisers``, and the mixture of the shapes to ``mixed``."""
-    _average_shapes(ratios, cuts, normalisers)
-    _mix(ratios, cuts, shares, normalisers, mixed)
-
-
 # --- shapes -------------------------------------------------------------------------------------------------------
 
 

@@ -395,30 +395,9 @@ def _sum_gradients(
                 gradients[k, j] += slope * rows[row, j]
 
 
-@kernel(types.void, IN3, IN1, float64, OUT2)
-def evaluate_ratios(blocks: FloatArray, coef: FloatArray, max_ratio: float, ratios: FloatArray) -> None:
-    r"""Compute the ratios :math:`\min\{e^{-x^\top \theta}, \text{max\_ratio}\}` of all rows, including padding."""
-    _score(blocks, coef, ratios)
-    for block in range(blocks.shape[0]):
-        for i in range(BLOCK):
-            ratio = _exp(-ratios[block, i])
-            ratios[block, i] = ratio if ratio < max_ratio else max_ratio
-
-
-@kernel(types.void, IN2, IN1, float64, OUT1)
-def evaluate_row_ratios(rows: FloatArray, coef: FloatArray, max_ratio: float, ratios: FloatArray) -> None:
-    """Do the same for a few rows in plain order, (n_rows, d)."""
-    for row in range(rows.shape[0]):
-        score = 0.0
-        for j in range(rows.shape[1]):
-            score += rows[row, j] * coef[j]
-        ratio = _exp(-score)
-        ratios[row] = ratio if ratio < max_ratio else max_ratio
-
-
 @kernel(types.void, IN2, IN2, float64, OUT2)
 def evaluate_row_ratios_at_each(rows: FloatArray, coefs: FloatArray, max_ratio: float, ratios: FloatArray) -> None:
-    """Do the same at several thetas, (n_coefs, d); the result is (n_coefs, n_rows)."""
+    r"""Compute :math:`\min\{e^{-x^\top \theta}, \text{max\_ratio}\}` of rows at several thetas, (n_coefs, n_rows)."""
     for k in range(coefs.shape[0]):
         for row in range(rows.shape[0]):
             score = 0.0

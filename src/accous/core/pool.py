@@ -9,7 +9,7 @@ import numpy as np
 
 from accous.arrays import BoolArray, FloatArray, IntArray, to_plain
 from accous.core.ensemble import Reference
-from accous.core.kernels_pool import filter_batches, mix_shapes, pool_reference, pool_rows
+from accous.core.kernels_pool import filter_batches, pool_reference, pool_rows
 
 # --- Shapes of a ratio: powers of it, cut at several heights
 
@@ -48,7 +48,7 @@ def mixed_shapes(ratios: FloatArray, cuts: FloatArray, shares: FloatArray) -> tu
     cuts, shares : arrays of shape (n_shapes,)
     """
     means, mixed = np.empty(N_SHAPES), np.empty(len(ratios))
-    mix_shapes(ratios, cuts, shares, means, mixed)
+    pool_reference(ratios, cuts, shares, np.empty((0, len(ratios))), means, mixed)
     return mixed, means
 
 

@@ -32,7 +32,6 @@ from accous.core.kernels_pool import (
     add_to_look,
     filter_batches,
     filter_batches_of_keys,
-    mix_shapes,
     pool_references,
     pool_references_of_keys,
 )
@@ -56,6 +55,7 @@ from accous.core.pool import (
     SeenRows,
     Slots,
     cautious_prior,
+    mixed_shapes,
     shape_cuts,
 )
 
@@ -310,8 +310,8 @@ class CompiledRound:
     def ratios_of_slot(self, slot: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return a slot's ratios of the reference, and what it multiplies the shapes by."""
         coef, shares = slot[: self._n_coefs], np.ascontiguousarray(slot[self._n_coefs :])
-        ratios, means, mixed = self._ratios_at(_FIRST, coef[None]), np.empty(N_SHAPES), np.empty(self._n_reference)
-        mix_shapes(ratios[0, : len(mixed)], self.cuts, shares, means, mixed)
+        ratios = self._ratios_at(_FIRST, coef[None])[0, : self._n_reference]
+        mixed, means = mixed_shapes(ratios, self.cuts, shares)
         return mixed, shares / means
 
 

@@ -301,10 +301,7 @@ class PooledRatio(LinearRatio):
         if self.in_use_ is None:
             return None
         state = self.in_use_.state
-        share = float(state.filters.proportions[0])
-        if state.hold:
-            share = (1.0 - state.hold) * share + state.hold * float(state.cautious.proportions[0])
-        return np.minimum(state.reference_ratios, float(self.max_ratio)), 1.0 - share
+        return np.minimum(state.reference_ratios, float(self.max_ratio)), 1.0 - float(state.proportions[0])
 
     @property
     def share_in_use(self) -> float:
