@@ -18,10 +18,6 @@ from accous.diagnostics.drift import MAX_EVENTS, DriftEvent
 MIN_ROWS = 50
 """With fewer recent rows, ``share_outside`` and ``drift_strength`` are NaN: they would mostly be noise."""
 
-_VISIBLE_DRIFT = 0.1
-# Of a normal distribution: one look in a hundred shows so many standard errors by chance.
-_RARE = 2.33
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -64,32 +60,12 @@ class Coverage:
         look alike, 1 if they can be told apart without error. NaN with fewer than 50 rows.
     columns : tuple of Finding
         What single columns show, in the order of the columns.
-    n_compared : int
-        Rows of the reference that ``drift_strength`` compares with.
     """
 
     n_rows: int
     share_outside: float
     drift_strength: float
     columns: tuple[Finding, ...] = ()
-    n_compared: int = 1000
-
-    @property
-    def has_moved(self) -> bool | None:
-        """Whether the recent rows differ from the reference visibly, and by more than chance; None if not known.
-
-        A strength of the drift above 0.1, and above what one look in a hundred shows where nothing has moved.
-
-        Examples
-        --------
-        >>> Coverage(500, 0.05, 0.15).has_moved, Coverage(50, 0.05, 0.15).has_moved
-        (True, False)
-        """
-        if math.isnan(self.drift_strength):
-            return None
-        n, m = self.n_rows, self.n_compared
-        standard_error = math.sqrt((n + m + 1) / (3.0 * n * m))
-        return self.drift_strength > max(_VISIBLE_DRIFT, _RARE * standard_error)
 
     @property
     def sentences(self) -> list[str]:

@@ -286,11 +286,6 @@ class ComparedReference:
         self._n_reference, self._chosen = len(reference), reference[order[:_MAX_REFERENCE]]
         self._mean, self._scale = self._chosen.mean(axis=0), distance_scales(self._chosen)
 
-    @property
-    def n_compared(self) -> int:
-        """How many rows of the reference are compared, at most 1,000."""
-        return len(self._chosen)
-
     def drift_to(self, recent: FloatArray) -> float:
         """Return the strength of the drift to these rows."""
         chosen, scale = self._chosen, self._scale

@@ -308,31 +308,24 @@ def _of_predictions(predictions: Predictions) -> dict[str, Any]:
 def _of_events(events: list[KeyEvent]) -> dict[str, Any]:
     return {
         "kind": ["event"] * len(events),
-        "key": [event.key for event in events],
-        "time": [event.time for event in events],
-        "round": [event.round for event in events],
         "event": [event.kind for event in events],
-        "size": [event.size for event in events],
         "columns": [",".join(event.columns) for event in events],
-        "rounds_to_adapt": [event.rounds_to_adapt for event in events],
+        **_fields(events, "key", "time", "round", "size", "rounds_to_adapt"),
     }
 
 
 def _of_readings(readings: list[KeyReading]) -> dict[str, Any]:
     return {
         "kind": ["status"] * len(readings),
-        "key": [reading.key for reading in readings],
-        "time": [reading.time for reading in readings],
         "round": [reading.rounds for reading in readings],
         "status": [reading.state for reading in readings],
-        "value": [reading.value for reading in readings],
-        "low": [reading.low for reading in readings],
-        "high": [reading.high for reading in readings],
-        "at_fit": [reading.at_fit for reading in readings],
-        "effective_rows": [reading.effective_rows for reading in readings],
-        "drift": [reading.drift for reading in readings],
         "columns": [",".join(reading.columns) for reading in readings],
+        **_fields(readings, "key", "time", "value", "low", "high", "at_fit", "effective_rows", "drift"),
     }
+
+
+def _fields(records: list[Any], *names: str) -> dict[str, Any]:
+    return {name: [getattr(each, name) for each in records] for name in names}
 
 
 # --- All keys at a glance: what is known of each, worst first

@@ -491,7 +491,7 @@ class ReferenceCover:
             return Coverage(len(rows), float("nan"), float("nan"), findings)
         with one_blas_thread():
             share = float(np.mean(self._is_outside(recent)))
-            return Coverage(len(rows), share, self.compared.drift_to(rows), findings, self.compared.n_compared)
+            return Coverage(len(rows), share, self.compared.drift_to(rows), findings)
 
     def _is_outside(self, recent: RecentRows) -> BoolArray:
         """Which of the recent rows are outside the reference; what was found for a closed block is kept while it is."""
