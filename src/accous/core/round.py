@@ -448,7 +448,7 @@ class OneModelRounds(CompiledRound):
         if most > old.coefs.shape[1]:
             wider = (None if each is None else _widened(each, most) for each in old[4:10])
             old = RoundArrays._make((*old[:4], *wider, *old[10:]))
-        written = (None if each is None else each.copy() for each in old[:12])
+        written = [None if each is None else each.copy() for each in old[:12]]
         return RoundArrays._make((*written, *old[12:]))
 
     def ensemble_of(self, model: OneModel) -> EnsembleState:

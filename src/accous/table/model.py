@@ -1439,13 +1439,13 @@ def _saved_from_python(folder: Path) -> CheckpointError:
 
 def known_estimator(attached: dict[str, Any]) -> Any:
     """Return the estimator that a folder names, unfitted; None if it is the built-in one or the user's own code."""
-    name = attached["settings"]["estimator"]
+    name = attached["settings"].get("estimator", LINEAR)
     return None if is_own_code(name) or name == LINEAR else _estimator_of(attached)
 
 
 def _named_estimator(attached: dict[str, Any], name: str | None) -> Any:
     """Return the estimator that a folder names, if the user names the same or none is needed."""
-    saved = attached["settings"]["estimator"]
+    saved = attached["settings"].get("estimator", LINEAR)
     if name is not None and name != saved:
         raise CheckpointError(f"The model was fitted with --estimator {saved}, not {name}: give the same one.")
     if not is_own_code(saved):
