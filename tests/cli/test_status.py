@@ -72,7 +72,9 @@ def test_it_fits_on_a_screen_and_names_columns_as_then_and_now(capsys):
     shown = status(capsys)
     assert shown.count("\n") <= 24
     assert "expected if labels still follow" in shown
-    moved = status_json(capsys)["drift"]["columns"]
+    found = status_json(capsys)
+    assert all(each["text"] in " ".join(shown.split()) for each in found["reasons"][:4])
+    moved = found["drift"]["columns"]
     assert {each["name"] for each in moved} <= {"x0", "x1", "x2", "x3", "colour"}  # day tells the time
     x0 = next(each for each in moved if each["name"] == "x0")
     stream = pl.read_csv("stream.csv")["x0"]

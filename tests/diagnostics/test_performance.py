@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.metrics import f1_score, mean_pinball_loss, roc_auc_score
 
 from accous.arrays import from_plain, to_plain
 from accous.diagnostics.metrics import ClassRows, decide, one_hot, read_metric
@@ -22,6 +22,7 @@ from accous.diagnostics.performance import (
     gaps,
     label_weights,
     labels_needed,
+    of_constant,
     windows_of,
 )
 
@@ -216,7 +217,7 @@ def test_an_interval_of_costs_is_within_them(n):
             expected(metric, calibration_of(), made[:n]),
             confirmed(metric, calibration_of(), made[:n], Labels(made[:n], y[:n], np.ones(n))),
         ):
-            assert metric.costs.min() <= now.low < now.value < now.high <= metric.costs.max()
+            assert metric.costs.min() <= now.low <= now.value < now.high <= metric.costs.max()
     error = confirmed(ERROR, calibration_of(), made, Labels(made, y, np.ones(40)))
     found = confirmed(metric, calibration_of(), made, Labels(made, y, np.ones(40)))
     assert (found.value, found.low, found.high) == pytest.approx((error.value, error.low, error.high))
@@ -259,6 +260,33 @@ def test_without_rows_nothing_is_known():
     reference, values = numbers(np.random.default_rng(0), 100)
     calibration = NumberCalibration.fit(reference, values, windows_of(100))
     assert math.isnan(expected(MAE, calibration, reference[:0]).value)
+
+
+def test_the_best_constant_is_that_of_a_dummy():
+    rng = np.random.default_rng(0)
+    made, _ = draw(rng, 400)
+    y = (rng.random(400) < 0.3).astype(np.int64)
+    share, calibration = y.mean(), ClassCalibration.fit(made, y, windows_of(400))
+    entropy = -share * math.log(share) - (1.0 - share) * math.log(1.0 - share)
+    wanted = {"error": share, "balanced_error": 0.5, "log_loss": entropy, "brier": share * (1.0 - share)}
+    wanted |= {"roc_auc": 0.5, "average_precision": share, "f1": 2.0 * share / (1.0 + share), "precision": share}
+    for name, value in wanted.items():
+        assert of_constant(read_metric(name, [0, 1]), calibration) == pytest.approx(value), name
+    reference, y = numbers(rng, 300)
+    calibration = NumberCalibration.fit(reference, y, windows_of(300))
+    assert of_constant(MAE, calibration) == pytest.approx(np.abs(y - np.median(y)).mean())
+    assert of_constant(read_metric("root_mean_squared_error", None), calibration) == pytest.approx(y.std())
+    pinball = read_metric("pinball:0.9", None)
+    assert of_constant(pinball, calibration) == pytest.approx(
+        mean_pinball_loss(y, np.full(300, np.quantile(y, 0.9)), alpha=0.9)
+    )
+
+
+def test_where_a_constant_can_be_perfect_none_is_compared():
+    made, y = draw(np.random.default_rng(0), 200)
+    assert math.isnan(of_constant(read_metric("recall", [0, 1]), ClassCalibration.fit(made, y, windows_of(200))))
+    reference, y = numbers(np.random.default_rng(0), 200)
+    assert math.isnan(of_constant(read_metric("bias", None), NumberCalibration.fit(reference, y, windows_of(200))))
 
 
 @pytest.mark.parametrize(

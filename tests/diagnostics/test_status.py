@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -119,6 +120,22 @@ def test_further_reasons_decide_nothing():
     assert (found.state, found.alarm, found.reasons[-1]) == ("healthy", True, also[0])
 
 
+@pytest.mark.parametrize(("metric", "fit", "constant"), [(ERROR, 0.1, 0.1), (AUC, 0.45, 0.5), (MAE, 3.0, 2.9)])
+@pytest.mark.parametrize("basis", ["labels", "expected"])
+def test_a_model_no_better_than_a_constant_at_fit_is_told_so_whatever_its_state(metric, fit, constant, basis):
+    history = replace(QUIET, constant=constant)
+    told = state(metric, fit, fit, fit, basis, fit=fit, history=history)
+    assert told.state == "healthy"
+    assert Reason(Finding.NO_BETTER, constant) in told.reasons
+    assert told.reasons[0].code != Finding.NO_BETTER
+    better = constant + 0.01 if metric.higher_is_better else constant - 0.01
+    for fine in (
+        state(metric, better, better, better, basis, fit=better, history=history),
+        state(metric, fit, fit, fit, basis, fit=fit),
+    ):
+        assert Finding.NO_BETTER not in [each.code for each in fine.reasons]
+
+
 def test_every_code_has_a_text_of_at_most_25_words_and_one_number():
     assert set(TEXTS) == set(Finding) | set(Action)
     for text in TEXTS.values():
@@ -128,7 +145,7 @@ def test_every_code_has_a_text_of_at_most_25_words_and_one_number():
         text_of(Reason(Finding.LABELS_WITHIN, 1200))
         == "1,200 recent labels show it within the tolerance of the value at fit."
     )
-    assert text_of(Advice(Action.LABEL, 140)) == "Label 140 recent rows to settle it."
+    assert text_of(Advice(Action.LABEL, 140)) == "Label 140 recent rows to know it to within the tolerance."
 
 
 def test_while_the_alarm_is_on_there_is_something_to_do():

@@ -133,6 +133,13 @@ def test_a_standing_stream_is_healthy_without_labels_and_with_them(model):
     assert model.performance().basis == "labels"
 
 
+def test_a_model_that_has_learned_nothing_is_told_so():
+    X, _ = draw(0, 900)
+    noise = np.random.default_rng(0).random(900) < 0.1
+    model = play(AdaptiveClassifier().fit(X, noise, order=True), 5)
+    assert "no_better" in [each["code"] for each in model.snapshot().to_json()["reasons"]]
+
+
 def test_without_an_order_of_time_nothing_is_healthy_before_labels():
     model = play(AdaptiveClassifier().fit(*draw(0, 900), order=False), 30)
     assert (model.status_.state, model.status_.reasons[0].code) == ("uncertain", "no_backtest")
@@ -186,6 +193,17 @@ def test_labels_that_merely_arrived_decide_nothing_unless_they_are_all(model):
     now = model.performance()
     assert (now.basis, now.n_labels) == ("labels", 100)
     assert now.value == pytest.approx((model.predict(X) != y).mean(), abs=0.08)
+
+
+def test_labels_of_all_rows_count_once_each_though_some_were_asked_for(model):
+    X, y = draw(4, 500)
+    y[100:] = 1 - y[100:]
+    model.adapt(X)
+    model.observe(X[:100], y[:100], probability=0.2, learn=False)
+    model.observe(X[100:], y[100:], learn=False)
+    now = model.performance()
+    assert now.n_labels == 500
+    assert now.value == pytest.approx((model.predict(X) != y).mean())
 
 
 def test_rows_chosen_by_known_probabilities_are_weighted_by_them(model):

@@ -18,11 +18,9 @@ from accous.report.figures import (
     ReportSource,
     headline,
     headline_notes,
-    metric_in_words,
     moved_figures,
     performance_figure,
     report_source,
-    shown,
 )
 from accous.report.page import render_page
 from accous.table.history import History
@@ -117,7 +115,7 @@ def test_texts():
 )
 def test_metrics_have_names_and_numbers_for_people(name, words, text):
     metric = read_metric(name, ["a", "b"])
-    assert (metric_in_words(metric), shown(0.1234, metric), shown(None, metric)) == (words, text, "not defined")
+    assert (metric.in_words, metric.shown(0.1234), metric.shown(None)) == (words, text, "not defined")
 
 
 # --- the metric over time -----------------------------------------------------------------------------------------

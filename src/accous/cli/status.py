@@ -33,7 +33,7 @@ Examples:
 """
 FAILED = 3
 _CONDITIONS = ("degraded", "alarm")
-_MOST_COLUMNS, _MOST_SEGMENTS = 5, 12
+_MOST_REASONS, _MOST_COLUMNS, _MOST_SEGMENTS = 4, 5, 12
 _Metric = Annotated[list[str] | None, typer.Option(metavar="NAME,...", help="Further metrics, such as roc_auc,recall.")]
 _By = Annotated[str | None, typer.Option(metavar="COL", help="Show segments by this column, the worst first.")]
 _FailIf = Annotated[
@@ -78,27 +78,11 @@ def status_line(snapshot: TableSnapshot) -> str:
     """Return the state, the metric with its interval, what it rests on, and its value at fit."""
     metric, now, state = snapshot.rules.measures.metric, snapshot.performance(), snapshot.status.state
     if state is None:
-        return f"No rows yet: {_name(metric)} {_shown(metric, now.at_fit)} at fit."
+        return f"No rows yet: {metric.in_words} {metric.shown(now.at_fit)} at fit."
     if math.isnan(now.value):
-        return f"{state.capitalize()}: the {_name(metric)} is not known."
-    return f"{state.capitalize()}: {_name(metric)} {_interval(metric, now)}, {_basis(snapshot, now)}."
-
-
-def _name(metric: Metric) -> str:
-    return metric.name.replace("_", " ") if metric.is_of_numbers or metric.kind.endswith("error") else metric.name
-
-
-def _shown(metric: Metric, value: float | None) -> str:
-    if value is None or math.isnan(value):
-        return "-"
-    if metric.is_share:
-        return f"{value:.3f}" if metric.higher_is_better else f"{value:.1%}"
-    return f"{value:.4g}"
-
-
-def _interval(metric: Metric, now: Estimate) -> str:
-    value, low, high, before = (_shown(metric, each) for each in (now.value, now.low, now.high, now.at_fit))
-    return f"{value} ({low} to {high}), at fit {before}"
+        return f"{state.capitalize()}: the {metric.in_words} is not known."
+    value = f"{metric.shown(now.value)} ({metric.between(now.low, now.high)}), at fit {metric.shown(now.at_fit)}"
+    return f"{state.capitalize()}: {metric.in_words} {value}, {_basis(snapshot, now)}."
 
 
 def _basis(snapshot: TableSnapshot, now: Estimate) -> str:
@@ -118,8 +102,8 @@ def _basis(snapshot: TableSnapshot, now: Estimate) -> str:
 def _print(snapshot: TableSnapshot, found: dict[str, Any], metrics: list[str], by: str | None) -> None:
     console = results_console()
     alarm = f" Alarm since round {found['alarm_since']:,}." if found["alarm"] else ""
-    reason = [] if snapshot.is_empty else [found["reasons"][0]["text"]]
-    say(console, f"{status_line(snapshot)}{alarm}", *reason)
+    reasons = [] if snapshot.is_empty else [each["text"] for each in found["reasons"][:_MOST_REASONS]]
+    say(console, f"{status_line(snapshot)}{alarm}", *reasons)
     read = snapshot.rules.measures.read
     if metrics:
         rows = [(name, *_numbers(read(name), found["metrics"][name])) for name in metrics]
@@ -139,8 +123,7 @@ def _print(snapshot: TableSnapshot, found: dict[str, Any], metrics: list[str], b
 
 
 def _numbers(metric: Metric, one: dict[str, Any]) -> tuple[str, str, str]:
-    value, low, high, before = (_shown(metric, one[name]) for name in ("value", "low", "high", "at_fit"))
-    return value, f"{low} to {high}", before
+    return metric.shown(one["value"]), metric.between(one["low"], one["high"]) or "-", metric.shown(one["at_fit"])
 
 
 def _value(value: float | str | None) -> str:

@@ -22,6 +22,7 @@ _COUNTED = ("precision", "recall", "f1")
 _RANKED = ("roc_auc", "average_precision")
 CLASS_METRICS = ("error", "balanced_error", "log_loss", "brier", *_RANKED, *_COUNTED, "cost")
 NUMBER_METRICS = ("mean_absolute_error", "median_absolute_error", "root_mean_squared_error", "bias", "pinball")
+_NAMES = {"roc_auc": "AUC", "f1": "F1", "brier": "Brier score", "pinball": "pinball loss"}
 _SMALLEST_MASS = 1e-12
 
 # --- What is measured
@@ -115,6 +116,11 @@ class Metric:
         return self.kind in (*_RANKED, *_COUNTED)
 
     @property
+    def is_of_scores(self) -> bool:
+        """Whether probabilities alone make the value, whatever class is predicted."""
+        return self.kind in (*_RANKED, "log_loss", "brier")
+
+    @property
     def is_share(self) -> bool:
         """Whether values lie between 0 and 1 and are spoken of in points."""
         return self.higher_is_better or self.kind in ("error", "balanced_error")
@@ -124,6 +130,41 @@ class Metric:
         if self.kind == "bias":
             return abs(value)
         return 1.0 - value if self.higher_is_better else value
+
+    @property
+    def in_words(self) -> str:
+        """The name for people.
+
+        Examples
+        --------
+        >>> [read_metric(name, ["no", "yes"]).in_words for name in ("roc_auc", "recall:yes", "f1_macro")]
+        ['AUC', 'recall of yes', 'F1, macro average']
+        """
+        plain = _NAMES.get(self.kind, self.kind.replace("_", " "))
+        _, is_of, which = self.name.partition(":")
+        if is_of:
+            return f"{plain} at {which}" if self.kind == "pinball" else f"{plain} of {which}"
+        return f"{plain}, macro average" if self.name.endswith("_macro") else plain
+
+    def shown(self, value: float | None, unit: str = "") -> str:
+        """Return a value for people: errors in percent, others with three digits and their unit.
+
+        Examples
+        --------
+        >>> read_metric("error", ["no", "yes"]).shown(0.1234), read_metric("bias", None).shown(12.345, "minutes")
+        ('12.3%', '12.3 minutes')
+        """
+        if value is None or math.isnan(value):
+            return "not defined"
+        if self.is_share:
+            return f"{value:.3f}" if self.higher_is_better else f"{value:.1%}"
+        return f"{value:,.0f} {unit}".rstrip() if abs(value) >= 1000.0 else f"{value:.3g} {unit}".rstrip()
+
+    def between(self, low: float | None, high: float | None, unit: str = "") -> str:
+        """Return an interval for people; empty if there is none."""
+        if low is None or high is None or math.isnan(low) or math.isnan(high):
+            return ""
+        return f"{self.shown(low)} to {self.shown(high, unit)}"
 
     def value(self, rows: ClassRows | NumberRows) -> float:
         """Return the metric; NaN where it is not defined, as AUC of one class."""

@@ -435,6 +435,21 @@ def at_fit(metric: Metric, calibration: Calibration, chosen: Any = slice(None)) 
     return metric.value(rows) if len(rows.mass) else math.nan
 
 
+def of_constant(metric: Metric, calibration: Calibration) -> float:
+    """Return the metric of the best constant prediction for held-out rows; NaN where a constant can be perfect."""
+    rows, y = calibration.true_rows(), calibration.y
+    if metric.kind == "bias" or (metric.kind == "recall" and len(metric.classes) == 1) or not len(y):
+        return math.nan
+    if isinstance(rows, NumberRows):
+        level = 0.5 if math.isnan(metric.quantile) else metric.quantile
+        values = [metric.value(NumberRows(each - y, rows.mass)) for each in (np.mean(y), np.quantile(y, level))]
+    else:
+        shares = np.tile(rows.mass.sum(axis=0), (len(y), 1))
+        classes = range(1 if metric.is_of_scores else shares.shape[1])
+        values = [metric.value(ClassRows(np.full(len(y), each), shares, rows.mass)) for each in classes]
+    return min(values, key=metric.loss)
+
+
 def expected(metric: Metric, calibration: Calibration, recent: Predictions) -> Estimate:
     """Return what the metric is on recent rows if labels still follow from inputs as they did; NaN without any."""
     before = at_fit(metric, calibration)

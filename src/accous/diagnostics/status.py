@@ -34,7 +34,7 @@ ALPHA = 0.05
 _FRACTIONS = (0.05, 0.1, 0.2, 0.4, 0.8)  # of 1 / m, the largest with which no stake becomes negative
 _LARGEST = 1e100
 _ERRORS_IN_ONE = 4.0  # a residual of so many mean absolute errors at fit, or more, is a loss of 1
-_POINTS, _SHARE_OF_LOSS = 0.05, 0.2
+_POINTS, _SHARE_OF_LOSS, _TINY = 0.05, 0.2, 1e-9
 
 
 @dataclass(frozen=True)
@@ -193,6 +193,7 @@ class Finding(StrEnum):
     NOT_DEFINED = "not_defined"
     FEW_INSIDE = "few_inside"
     NEW_CATEGORIES = "new_categories"
+    NO_BETTER = "no_better"
     NOT_ADAPTED = "not_adapted"
     SHORT_HISTORY = "short_history"
 
@@ -278,11 +279,14 @@ class History:
         True minus expected loss of each (`accous.diagnostics.performance.gaps`).
     drift : float
         How far inputs moved there at the mean, from those that each fit had.
+    constant : float
+        The metric of the best constant prediction (`accous.diagnostics.performance.of_constant`).
     """
 
     is_in_time: bool
     gaps: FloatArray
     drift: float
+    constant: float = math.nan
 
 
 def tolerance_of(metric: Metric, at_fit: float, scale: float = math.nan) -> float:
@@ -342,6 +346,9 @@ def judge(
     else:
         found = _without_labels(metric, now, history, drift, moved, tolerance)
     state, reasons = found
+    # NaN compares as false.
+    if metric.loss(now.at_fit) >= metric.loss(history.constant) - _TINY:
+        reasons.append(Reason(Finding.NO_BETTER, history.constant))
     return Status(
         state, alarm, (*reasons, *also), advise(state, metric, now, tolerance, alarm=alarm, has_learned=has_learned)
     )
@@ -428,16 +435,17 @@ TEXTS: dict[Finding | Action, str] = {
     Finding.BACKTEST_HELD: "The expected value held in {n:,} windows of the reference.",
     Finding.BACKTEST_SCATTERED: "By windows of the reference, the loss may lie {x:.3g} above the expected one.",
     Finding.NO_BACKTEST: "The reference has {n:,} windows in order of time: too few to believe the expected value.",
-    Finding.INPUTS_AS_BEFORE: "Inputs have hardly moved further than in the reference (drift {x:.2f} of 1).",
-    Finding.INPUTS_MOVED: "Inputs have moved further than in the reference (drift {x:.2f} of 1).",
+    Finding.INPUTS_AS_BEFORE: "Inputs have hardly moved further than windows of the reference (drift {x:.2f} of 1).",
+    Finding.INPUTS_MOVED: "Inputs have moved further than windows of the reference (drift {x:.2f} of 1).",
     Finding.PREDICTIONS_MOVED: "Predictions have moved away from those of the reference ({x:.2f} of 1).",
     Finding.NOT_DEFINED: "The metric is not defined on recent rows, as when all are of one class.",
     Finding.FEW_INSIDE: "{x:.0%} of recent rows are unlike any of the reference.",
     Finding.NEW_CATEGORIES: "{x:.0%} of recent rows have values that the reference never had.",
+    Finding.NO_BETTER: "At fit the model was no better than a constant prediction ({x:.3g}).",
     Finding.NOT_ADAPTED: "Adaptation is off: on held-out rows it would have cost {x:.3g}.",
     Finding.SHORT_HISTORY: "The reference has only {n:,} rows.",
     Action.FOLLOW: "Let the model follow a stream.",
-    Action.LABEL: "Label {n:,} recent rows to settle it.",
+    Action.LABEL: "Label {n:,} recent rows to know it to within the tolerance.",
     Action.LEARN: "Let the model learn from the {n:,} labels, or refit it.",
     Action.NOTHING: "Nothing to do.",
 }

@@ -22,6 +22,7 @@ from accous.diagnostics.performance import (
     NumberCalibration,
     Predictions,
     gaps,
+    of_constant,
     windows_of,
 )
 from accous.diagnostics.status import History, tolerance_of
@@ -155,9 +156,6 @@ def held_out_of(split: Split, answers: FloatArray, *, is_in_time: bool) -> HeldO
 # --- What is measured
 
 
-_OF_SCORES = ("roc_auc", "average_precision", "log_loss", "brier")
-
-
 @dataclass(frozen=True, eq=False)
 class Measures:
     """By what a model is judged.
@@ -187,7 +185,7 @@ class Measures:
     def read(self, name: str | None) -> Metric:
         """Return the metric of a name, or the model's own."""
         metric = self.metric if name is None else read_metric(name, self.classes, costs=self.costs)
-        if metric.kind in _OF_SCORES and not self.has_scores:
+        if metric.is_of_scores and not self.has_scores:
             raise ParameterError(f"The metric {metric.name} needs an estimator with predict_proba.")
         return metric
 
@@ -322,7 +320,8 @@ class HeldOutReference:
             assert held is not None
             with one_blas_thread():
                 drift = self._drift(cover.numbers)
-                self._histories[metric.name] = History(held.is_in_time, gaps(metric, calibration), drift)
+                constant = of_constant(metric, calibration)
+                self._histories[metric.name] = History(held.is_in_time, gaps(metric, calibration), drift, constant)
         return self._histories[metric.name]
 
     def _drift(self, numbers: FloatArray | None) -> float:

@@ -84,13 +84,14 @@ class LabelledRows:
         """Return how much each label counts after so many rows of the stream; 0 for what says nothing of recent rows.
 
         Labels of known probability count. Those that merely arrived may be of a certain kind of rows: they count if
-        they are all labels of the recent rows, or nearly.
+        they are all labels of the recent rows, or nearly, beside some that were asked for.
         """
         ages = (n_rows - self.arrived).astype(np.float64)
-        merely = np.isnan(self.chosen)
-        chosen = np.where(merely, 1.0, self.chosen)
+        merely, is_recent = np.isnan(self.chosen), ages <= n_recent
+        n_asked = min((is_recent & ~merely).sum(), n_recent // 2)
         # Labels may come before or after the round that learns from their rows.
-        are_all = (ages[merely] <= n_recent).sum() >= _NEARLY_ALL * n_recent
+        are_all = (is_recent & merely).sum() >= _NEARLY_ALL * (n_recent - n_asked)
+        chosen = np.where(merely | (are_all & is_recent), 1.0, self.chosen)
         fading = label_weights(ages, n_recent)
         return np.where((fading > _SMALLEST_WEIGHT) & (are_all | ~merely), fading / chosen, 0.0)
 

@@ -132,10 +132,9 @@ def report_source(snapshot: TableSnapshot, name: str, *, by: str | None = None) 
     return ReportSource(name, snapshot, snapshot.past, settings, preparation, by)
 
 
-# --- Numbers and the headline
+# --- The headline
 
 
-_NAMES = {"roc_auc": "AUC", "f1": "F1", "brier": "Brier score", "bias": "bias", "pinball": "pinball loss"}
 CONDITIONS = {
     "expected": "Expected from the inputs: it holds if labels still follow from them as they did.",
     "labels": "Confirmed by labels of recent rows.",
@@ -143,60 +142,21 @@ CONDITIONS = {
 NO_ROWS = "No rows of a stream and no labels have come so far."
 
 
-def metric_in_words(metric: Metric) -> str:
-    """Return the name of a metric for people.
-
-    Examples
-    --------
-    >>> from accous.diagnostics.metrics import read_metric
-    >>> [metric_in_words(read_metric(name, ["no", "yes"])) for name in ("roc_auc", "recall:yes", "f1_macro")]
-    ['AUC', 'recall of yes', 'F1, macro average']
-    """
-    plain = _NAMES.get(metric.kind, metric.kind.replace("_", " "))
-    _, is_of, which = metric.name.partition(":")
-    if is_of:
-        return f"{plain} at {which}" if metric.kind == "pinball" else f"{plain} of {which}"
-    return f"{plain}, macro average" if metric.name.endswith("_macro") else plain
-
-
-def shown(value: float | None, metric: Metric, unit: str = "") -> str:
-    """Return a value of a metric: errors in percent, others with three digits and their unit.
-
-    Examples
-    --------
-    >>> from accous.diagnostics.metrics import read_metric
-    >>> shown(0.1234, read_metric("error", ["no", "yes"])), shown(12.345, read_metric("bias", None), "minutes")
-    ('12.3%', '12.3 minutes')
-    """
-    if value is None or math.isnan(value):
-        return "not defined"
-    if metric.is_share:
-        return f"{value:.3f}" if metric.higher_is_better else f"{value:.1%}"
-    return f"{value:,.0f} {unit}".rstrip() if abs(value) >= 1000.0 else f"{value:.3g} {unit}".rstrip()
-
-
-def interval_in_words(low: float | None, high: float | None, metric: Metric, unit: str = "") -> str:
-    """Return an interval; empty if there is none."""
-    if low is None or high is None or math.isnan(low) or math.isnan(high):
-        return ""
-    return f"{shown(low, metric)} to {shown(high, metric, unit)}"
-
-
 def tolerated_in_words(source: ReportSource) -> str:
     """Return which values are tolerated; empty if there is not one limit."""
     if source.limit is None:
         return ""
     side = "from" if source.metric.higher_is_better else "up to"
-    return f"tolerated {side} {shown(source.limit, source.metric, source.unit)}"
+    return f"tolerated {side} {source.metric.shown(source.limit, source.unit)}"
 
 
 def headline(source: ReportSource) -> str:
     """Return state and metric in one line."""
-    name, now, state = metric_in_words(source.metric), source.now, source.snapshot.status.state
+    metric, now, state = source.metric, source.now, source.snapshot.status.state
     if state is None:
-        return f"No rows yet: {name} {shown(now.at_fit, source.metric, source.unit)} at fit"
+        return f"No rows yet: {metric.in_words} {metric.shown(now.at_fit, source.unit)} at fit"
     basis = "expected" if now.basis == "expected" else "by labels"
-    return f"{state.capitalize()}: {name} {shown(now.value, source.metric, source.unit)} {basis}"
+    return f"{state.capitalize()}: {metric.in_words} {metric.shown(now.value, source.unit)} {basis}"
 
 
 def headline_notes(source: ReportSource) -> list[str]:
@@ -204,10 +164,9 @@ def headline_notes(source: ReportSource) -> list[str]:
     now, metric, unit = source.now, source.metric, source.unit
     if source.is_empty:
         return [NO_ROWS]
-    parts = [f"at fit {shown(now.at_fit, metric, unit)}", *filter(None, [tolerated_in_words(source)])]
-    between = interval_in_words(now.low, now.high, metric, unit)
-    if between:
-        parts.insert(0, f"{LEVEL:.0%} interval {between}")
+    parts = [f"at fit {metric.shown(now.at_fit, unit)}", *filter(None, [tolerated_in_words(source)])]
+    if not math.isnan(now.low):
+        parts.insert(0, f"{LEVEL:.0%} interval {metric.between(now.low, now.high, unit)}")
     numbers, state = "; ".join(parts), source.snapshot.state
     came = []
     if now.basis == "expected" and state.labelled is not None and len(state.labelled):
@@ -321,7 +280,7 @@ def performance_figure(source: ReportSource) -> Figure | None:
     series = [one for one in (line, dots) if one["x"]]
     if not series:
         return None
-    levels, name = _levels(source), metric_in_words(source.metric)
+    levels, name = _levels(source), source.metric.in_words
     shown = [each for one in series for part in ("y", "low", "high") for each in one.get(part, ()) if each is not None]
     return {
         "kind": "lines",

@@ -20,11 +20,8 @@ from accous.report.figures import (
     date_of_round,
     headline,
     headline_notes,
-    interval_in_words,
-    metric_in_words,
     moved_figures,
     performance_figure,
-    shown,
     tolerated_in_words,
 )
 from accous.text import count
@@ -107,11 +104,11 @@ def _status(source: ReportSource) -> str:
 
 def tile_rows(source: ReportSource) -> list[tuple[str, str, str]]:
     """Return the numbers of now: name, value and a note."""
-    said, metric, unit, name = source.said, source.metric, source.unit, metric_in_words(source.metric)
-    between = interval_in_words(said["low"], said["high"], metric, unit)
+    said, metric, unit, name = source.said, source.metric, source.unit, source.metric.in_words
+    between = metric.between(said["low"], said["high"], unit)
     tiles = [
-        (f"{name} now", shown(said["value"], metric, unit), between),
-        (f"{name} at fit", shown(said["at_fit"], metric, unit), tolerated_in_words(source)),
+        (f"{name} now", metric.shown(said["value"], unit), between),
+        (f"{name} at fit", metric.shown(said["at_fit"], unit), tolerated_in_words(source)),
         ("labels of recent rows", f"{said['n_labels']:,}", ""),
     ]
     outside = said["drift"]["outside"]
@@ -128,7 +125,7 @@ def _performance(source: ReportSource, figures: dict[str, Figure]) -> str:
     if figure is None:
         return ""
     figures["performance"] = figure
-    title = metric_in_words(source.metric)
+    title = source.metric.in_words
     note = f'<p class="note">{NOTES["performance"]}</p>'
     chart = '<div class="chart" id="chart-performance"></div>'
     return f"<section><h2>{escape(title[0].upper() + title[1:])} over time</h2>{note}{chart}</section>"
@@ -166,16 +163,16 @@ def _segments(source: ReportSource) -> str:
     rows = [
         (
             each["segment"],
-            shown(each["value"], metric, unit),
-            interval_in_words(each["low"], each["high"], metric, unit) or "–",
-            shown(each["at_fit"], metric, unit),
+            metric.shown(each["value"], unit),
+            metric.between(each["low"], each["high"], unit) or "–",
+            metric.shown(each["at_fit"], unit),
             each["basis"],
             f"{each['n_labels']:,}",
         )
         for each in source.said["segments"]
     ]
     older = f"<p>The first {_MOST_SEGMENTS} of {len(rows):,}.</p>" if len(rows) > _MOST_SEGMENTS else ""
-    headings = [source.by, metric_in_words(metric), "90% interval", "at fit", "basis", "labels"]
+    headings = [source.by, metric.in_words, "90% interval", "at fit", "basis", "labels"]
     title = f"Segments by {source.by}, worst first"
     return f"<section><h2>{escape(title)}</h2>{older}{_table(headings, rows[:_MOST_SEGMENTS])}</section>"
 
