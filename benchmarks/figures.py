@@ -33,9 +33,9 @@ from benchmarks.pool import RegimeStream
 
 
 def draw_demo() -> None:
-    """Play the demo once, with its own settings, and draw it twice."""
+    """Run the demo once, with its own settings, and draw it twice."""
     with tempfile.TemporaryDirectory() as folder:
-        recovery = demo.play(Path(folder))
+        recovery = demo.run_demo(Path(folder))
     for name, look in (("demo", "default"), ("demo-dark", "dark_background")):
         with looks.context([look, {"savefig.transparent": True}]):
             (IMAGES / f"{name}.png").write_bytes(demo.draw(recovery, "png"))

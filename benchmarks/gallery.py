@@ -1,6 +1,6 @@
 """The cases of the gallery: real streams in order of time, as figures and pictures of ``docs/gallery``.
 
-``python -m benchmarks.gallery`` writes the page and the pictures from what is kept; ``--play`` plays the streams of
+``python -m benchmarks.gallery`` writes the page and the pictures from what is kept; ``--run`` runs the streams of
 ``ACCOUS_DATA`` first, some minutes of processor time. Streams are thinned to 12,000 rows. The first 1,000 are the
 reference; the others come in batches of 10, each predicted before it is learned from. Five models predict them: the
 one that was fitted once, accous without labels, accous with 100 random labels of every 1,000 rows, which it gets
@@ -46,11 +46,11 @@ MODELS = {
 }
 Kept = dict[str, Any]
 
-# --- play -------------------------------------------------------------------------------------------------------
+# --- run -------------------------------------------------------------------------------------------------------
 
 
-def play(name: str, most_rows: int = MOST_ROWS) -> Kept:
-    """Play a stream and return what the models did and what accous said about it."""
+def run_case(name: str, most_rows: int = MOST_ROWS) -> Kept:
+    """Run a stream and return what the models did and what accous said about it."""
     rows, y = read_blocks(N_REFERENCE) if name == BLOCKS else read_stream(name, most_rows)
     frame = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(rows)
     n, encoder = N_REFERENCE, ColumnEncoder.learn(frame[:N_REFERENCE], Choices((), ()))
@@ -178,12 +178,12 @@ def draw_case(name: str, palette: Palette) -> Figure:
 
 
 def main() -> None:
-    """Play the cases if wanted, write the page and draw."""
+    """Run the cases if wanted, write the page and draw."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--play", nargs="*", choices=list(CASES), help="play these cases, or all, before")
+    parser.add_argument("--run", nargs="*", choices=list(CASES), help="run these cases, or all, before")
     options = parser.parse_args()
-    for name in () if options.play is None else options.play or CASES:
-        keep_part(NAME, name, play(name))
+    for name in () if options.run is None else options.run or CASES:
+        keep_part(NAME, name, run_case(name))
         print(name, {each: round(100 * error, 1) for each, error in kept(NAME)[name]["errors"].items()}, flush=True)
     for page in ("gallery/index.md", "../README.md"):
         fill(page, tables())

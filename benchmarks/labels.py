@@ -1,10 +1,10 @@
 """What labels are worth: a model that learns from them against refits by hand.
 
-``python -m benchmarks.labels --play`` fits on the first 1,000 and 2,500 rows of every real stream of ``ACCOUS_DATA``,
+``python -m benchmarks.labels --run`` fits on the first 1,000 and 2,500 rows of every real stream of ``ACCOUS_DATA``,
 thinned to 6,000 rows, steps through the rest in order of time, and gives the model random labels of each thousand rows,
 at once or 2,000 rows later. It keeps the error on all rows of the stream beside (a) the same model without labels, (b)
 boosted trees refitted by hand on the reference and the same labels, and (c) boosted trees on all labels of the last
-2,000 rows, and how many rows intervals at 90 % and sets of classes held. Cases that are kept are not played again.
+2,000 rows, and how many rows intervals at 90 % and sets of classes held. Cases that are kept are not run again.
 ``--long`` follows sets and intervals on up to 30,000 rows of each stream, around trees that are never refitted.
 Without either it writes the tables of ``docs/trust.md``.
 """
@@ -52,8 +52,8 @@ def refit(frame: pl.DataFrame, y: Any, *, has_numbers: bool) -> Callable[[pl.Dat
     return lambda later: trees.predict(columns.transform(encoder.encode(later).X))
 
 
-class Player:
-    """Plays all budgets and delays of one stream from copies of one fitted model.
+class Runner:
+    """Runs all budgets and delays of one stream from copies of one fitted model.
 
     Adaptation is off: it is measured elsewhere, and most models have it off.
     """
@@ -69,7 +69,7 @@ class Player:
         """Whether the stream goes on, and the reference has two classes."""
         return len(self.y) >= self.n + FEWEST_LATER and len(np.unique(self.y[: self.n])) >= 2
 
-    def play(self, budget: int, delay: int) -> dict[str, float]:
+    def run(self, budget: int, delay: int) -> dict[str, float]:
         """Return the errors on the rows after the reference."""
         stored, without = self._start()
         model, encoder = pickle.loads(stored)
@@ -214,17 +214,17 @@ def read_frame(name: str, most_rows: int = MOST_ROWS) -> tuple[pl.DataFrame, Any
     return frame, y
 
 
-def play_all(streams: Sequence[str]) -> None:
-    """Play what is not kept yet."""
+def run_all(streams: Sequence[str]) -> None:
+    """Run what is not kept yet."""
     known = {tuple(row[each] for each in ("stream", "reference", "budget", "delay")) for row in kept(NAME, [])}
     for size, name in product(SIZES, streams):
         cases = [case for case in CASES if (name, size, *case) not in known]
-        player = Player(name, size) if cases else None
-        if player is None or not player.is_long_enough:
+        runner = Runner(name, size) if cases else None
+        if runner is None or not runner.is_long_enough:
             continue
         for budget, delay in cases:
             start = time.process_time()
-            found = player.play(budget, delay)
+            found = runner.run(budget, delay)
             case = {"stream": name, "reference": size, "budget": budget, "delay": delay}
             keep(NAME, [*kept(NAME, []), case | {each: round(value, 5) for each, value in found.items()}])
             print(case, found, f"{time.process_time() - start:.1f} CPU-s", flush=True)
@@ -258,15 +258,15 @@ def _above(rows: list[dict[str, Any]], other: str, *, has_numbers: bool) -> str:
 
 
 def main() -> None:
-    """Play if wanted, and write the table."""
+    """Run if wanted, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--play", nargs="*", choices=list(STREAMS), metavar="STREAM", help="play these streams, or all")
+    parser.add_argument("--run", nargs="*", choices=list(STREAMS), metavar="STREAM", help="run these streams, or all")
     parser.add_argument("--long", action="store_true", help="follow sets and intervals on long streams")
     options = parser.parse_args()
-    if options.play is not None:
+    if options.run is not None:
         with warnings.catch_warnings(), one_blas_thread():
             warnings.simplefilter("ignore")
-            play_all(options.play or list(STREAMS))
+            run_all(options.run or list(STREAMS))
     if options.long:
         follow_all(list(STREAMS))
     fill("trust.md", {"labels": table(), "long run": long_table()})

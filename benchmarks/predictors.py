@@ -1,6 +1,6 @@
 """What ``accous fit`` predicts against models that never adapt, and whether adaptation harms.
 
-``python -m benchmarks.predictors`` writes the table of docs/defaults.md from what is kept; ``--play`` first plays what
+``python -m benchmarks.predictors`` writes the table of docs/defaults.md from what is kept; ``--run`` first runs what
 is not kept yet: what never adapts, some minutes, and then adaptation, nearly an hour of processor time. `accous fit`
 gets the first 1,000, 2,500 or 4,000 rows of each real stream of ``ACCOUS_DATA``. Its default is compared with its own
 linear model, its own trees and their plain mean; then the rest follows without labels in batches of 10, with and
@@ -55,7 +55,7 @@ def make_model(encoder: ColumnEncoder, *, has_numbers: bool) -> Any:
     return kind(make_estimator("auto", kind=name, seed=0, blocks=encoder.blocks), standardize=False, random_state=0)
 
 
-# --- play -------------------------------------------------------------------------------------------------------
+# --- run -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Case:
         return job, job.reference.encoder.encode(self.frame[n:]).X
 
 
-def play_fixed(case: Case) -> Row:
+def run_fixed(case: Case) -> Row:
     """Return the errors of the two predictors, of their mean and of the default, none of which adapts."""
     with TemporaryDirectory() as folder, sharing_fits():
         job, X = case.job(folder, is_told=True)
@@ -118,7 +118,7 @@ def play_fixed(case: Case) -> Row:
     return errors | {"share": chosen.share}
 
 
-def play_adapted(case: Case) -> Row:
+def run_adapted(case: Case) -> Row:
     """Return how much larger the error becomes by adaptation, of the default and of the default in Python."""
     found: Row = {}
 
@@ -142,8 +142,8 @@ def play_adapted(case: Case) -> Row:
     return found
 
 
-def play_all(part: str, streams: Sequence[str], references: Sequence[int]) -> None:
-    """Play what is not kept yet of a part: "fixed" or "adapted"."""
+def run_all(part: str, streams: Sequence[str], references: Sequence[int]) -> None:
+    """Run what is not kept yet of a part: "fixed" or "adapted"."""
     known = {_key(row) for row in _rows(part)}
     for n, has_numbers, name in product(references, (False, True), streams):
         if (name, n, has_numbers) in known or (has_numbers and name not in NUMBER_STREAMS):
@@ -151,7 +151,7 @@ def play_all(part: str, streams: Sequence[str], references: Sequence[int]) -> No
         case = Case.read(name, n, has_numbers=has_numbers)
         if case is not None:
             found = {"stream": name, "reference": n, "has_numbers": has_numbers}
-            found |= play_fixed(case) if part == "fixed" else play_adapted(case)
+            found |= run_fixed(case) if part == "fixed" else run_adapted(case)
             keep_part(NAME, part, [*_rows(part), found])
             print(found, flush=True)
 
@@ -193,16 +193,16 @@ def _mean_and_worst(values: list[float]) -> str:
 
 
 def main() -> None:
-    """Play if wanted, and write the table."""
+    """Run if wanted, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--play", nargs="*", choices=list(STREAMS), metavar="STREAM", help="play these streams, or all")
+    parser.add_argument("--run", nargs="*", choices=list(STREAMS), metavar="STREAM", help="run these streams, or all")
     parser.add_argument("--references", nargs="*", type=int, default=list(REFERENCES))
     options = parser.parse_args()
-    if options.play is not None:
+    if options.run is not None:
         with warnings.catch_warnings(), one_blas_thread():
             warnings.simplefilter("ignore")
             for part in PARTS:
-                play_all(part, options.play or list(STREAMS), options.references)
+                run_all(part, options.run or list(STREAMS), options.references)
     fill("defaults.md", {NAME: table()})
 
 

@@ -107,7 +107,7 @@ def fit_model(folder: Path) -> list[dict[str, float]]:
 
 
 def measure_rounds(folder: Path, rows: list[dict[str, float]]) -> float:
-    """Return the processor time of a round of one row that is played without a service, in us."""
+    """Return the processor time of a round of one row that is run without a service, in us."""
     table_model = load_table_model(folder)
     reader = BatchReader(table_model, Limits())
     batches = [reader.read_rows([row]) for row in rows]

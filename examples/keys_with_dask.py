@@ -21,7 +21,7 @@ adapter = KeyedAdapter(AdaptiveClassifier().fit(X, y), round_size=5)
 
 
 @dask.delayed
-def play(folder: Path, bucket: int, day: int, before: Path | None) -> Path:
+def run_day(folder: Path, bucket: int, day: int, before: Path | None) -> Path:
     """Read a day's rows of a bucket and the states of the day before; write the states of this day."""
     rows = np.load(folder / f"rows-{day}.npz")
     is_here = np.array([zlib.crc32(shop.encode()) % N_BUCKETS == bucket for shop in rows["shops"].tolist()])
@@ -41,7 +41,7 @@ with tempfile.TemporaryDirectory() as name:
         np.savez(folder / f"rows-{day}.npz", shops=shops, X=rows)
     last = [None] * N_BUCKETS
     for day in range(N_DAYS):
-        last = [play(folder, bucket, day, before) for bucket, before in enumerate(last)]
+        last = [run_day(folder, bucket, day, before) for bucket, before in enumerate(last)]
     pages = dask.compute(*last, scheduler="threads")
     states = {shop: state for page in pages for shop, state in unpack_page(page.read_bytes()).items()}
     drifted = sorted(reading.key for reading in fleet(states, adapter) if reading.drift > 0.4)

@@ -46,5 +46,5 @@ with tempfile.TemporaryDirectory() as name:
     ray.init(include_dashboard=False)
     buckets = [Bucket.remote(folder, bucket) for bucket in range(N_BUCKETS)]
     for day in range(N_DAYS):
-        print(f"day {day}: {sum(ray.get([bucket.play.remote(day) for bucket in buckets])):,} predictions")
+        print(f"day {day}: {sum(ray.get([bucket.run.remote(day) for bucket in buckets])):,} predictions")
     ray.shutdown()

@@ -121,16 +121,16 @@ def shown_state(model, probe):
     }
 
 
-def play(model, batches):
+def run_rounds(model, batches):
     """Adapt to the batches, one after the other."""
     for batch in batches:
         model.adapt(batch)
     return model
 
 
-def played(n_rounds=10, **parameters):
+def after_rounds(n_rounds=10, **parameters):
     """A model of the plain method, unless told otherwise, after a fit and a few rounds."""
-    return play(
+    return run_rounds(
         AdaptiveClassifier(**{"adaptation": "always"} | parameters).fit(*labelled_rows()), drifting_batches(n_rounds)
     )
 

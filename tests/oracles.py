@@ -203,7 +203,7 @@ class Learner:
 
 
 class PaperAccous:
-    """Algorithms 1 and 2. After `play` of round t everything describes round t+1."""
+    """Algorithms 1 and 2. After `run` of round t everything describes round t+1."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ from benchmarks import (
 )
 from benchmarks.peers import __main__ as peers
 from benchmarks.peers import contests, serving
-from tests.classifiers import drifting_batches, labelled_rows, play
+from tests.classifiers import drifting_batches, labelled_rows, run_rounds
 
 has_streams = (Path(os.environ.get("ACCOUS_DATA", "")) / "streams" / "bike_sharing_hour.csv.gz").is_file()
 needs_streams = pytest.mark.skipif(
@@ -143,7 +143,7 @@ def test_classes_of_a_stream_of_numbers_are_whether_the_number_is_large():
 @needs_streams
 def test_the_default_is_compared_with_what_never_adapts_and_with_itself():
     case = predictors.Case.read("bike_sharing_hour", 500, 1600, has_numbers=False)
-    fixed, adapted = predictors.play_fixed(case), predictors.play_adapted(case)
+    fixed, adapted = predictors.run_fixed(case), predictors.run_adapted(case)
     errors = [fixed[each] for each in predictors.FIXED]
     assert 0.0 < min(errors) < max(errors) < 0.5
     assert fixed["default"] <= min(errors) + 0.025
@@ -155,8 +155,8 @@ def test_the_default_is_compared_with_what_never_adapts_and_with_itself():
 
 
 @needs_streams
-def test_a_case_of_the_gallery_is_played():
-    case = gallery.play("noaa_weather", 2000)
+def test_a_case_of_the_gallery_is_run():
+    case = gallery.run_case("noaa_weather", 2000)
     assert set(case["errors"]) == set(gallery.MODELS)
     assert [look["row"] for look in case["looks"]] == [1500, 2000]
     assert case["looks"][-1]["said"]["labels"]["basis"] == "labels"
@@ -208,7 +208,7 @@ def test_a_case_is_scored_between_known_answers():
 def adapted_model(n_classes):
     model = AdaptiveClassifier(standardize=False, refit="always", adaptation="always")
     model.fit(*labelled_rows(n_classes=n_classes))
-    return play(model, drifting_batches(20))
+    return run_rounds(model, drifting_batches(20))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -64,7 +64,7 @@ def columns(X):
     return dict(zip(NAMES, X.T, strict=True))
 
 
-def play(estimator, n_rounds, first_seed=100):
+def run_rounds(estimator, n_rounds, first_seed=100):
     for seed in range(first_seed, first_seed + n_rounds):
         estimator.partial_fit(rows(3, seed, loc=0.5))
     return estimator
@@ -101,11 +101,11 @@ def test_scikit_learn_checks_of_other_settings(estimator):
 
 @each_estimator
 def test_clone_has_the_parameters_and_nothing_learned(estimator):
-    fitted = play(clone(estimator).fit(rows(20, 0)), 5)
+    fitted = run_rounds(clone(estimator).fit(rows(20, 0)), 5)
     copy = clone(fitted)
     assert repr(copy) == repr(estimator)
     assert not hasattr(copy, "n_features_in_")
-    assert_same_bits(play(copy.fit(rows(20, 0)), 5), fitted)
+    assert_same_bits(run_rounds(copy.fit(rows(20, 0)), 5), fitted)
 
 
 def test_every_parameter_of_the_far_estimator_differs_from_its_default():
@@ -129,10 +129,10 @@ def test_fitting_leaves_the_parameters_alone_and_set_params_takes_them(estimator
 
 @each_estimator
 def test_a_pickled_estimator_goes_on_with_the_same_bits(estimator):
-    stays = play(clone(estimator).fit(rows(20, 0)), 9)
+    stays = run_rounds(clone(estimator).fit(rows(20, 0)), 9)
     travels = pickle.loads(pickle.dumps(stays))
     assert_same_bits(travels, stays)
-    assert_same_bits(play(travels, 9, first_seed=200), play(stays, 9, first_seed=200))
+    assert_same_bits(run_rounds(travels, 9, first_seed=200), run_rounds(stays, 9, first_seed=200))
     probe = rows(10, 1)
     assert travels.predict_ratio(probe).tobytes() == stays.predict_ratio(probe).tobytes()
     assert travels.score_loss(probe) == stays.score_loss(probe)
@@ -178,7 +178,7 @@ WRONG_COLUMNS = {
 @pytest.mark.parametrize(("names", "named"), WRONG_COLUMNS.values(), ids=WRONG_COLUMNS)
 @pytest.mark.parametrize("estimator", [OnlineDensityRatio(), OnlineDensityRatio(MinMaxScaler()), NoShift()], ids=repr)
 def test_wrong_columns_are_named(estimator, names, named, method, make_frame):
-    estimator = play_on_frames(clone(estimator), make_frame)
+    estimator = run_on_frames(clone(estimator), make_frame)
     before = pickle.dumps(estimator)
     batch = make_frame({name: np.ones(4) for name in names})
     with pytest.raises(ValueError, match=rf"\b{named}\b"):
@@ -189,7 +189,7 @@ def test_wrong_columns_are_named(estimator, names, named, method, make_frame):
 @each_frame
 @pytest.mark.parametrize("estimator", [OnlineDensityRatio(), OnlineDensityRatio(MinMaxScaler()), NoShift()], ids=repr)
 def test_columns_that_the_reference_does_not_have_are_left_out(estimator, make_frame):
-    plain, other = (play_on_frames(clone(estimator), make_frame) for _ in range(2))
+    plain, other = (run_on_frames(clone(estimator), make_frame) for _ in range(2))
     batch = columns(rows(4, 9))
     odd = {"shoe": ["large"] * 4} | dict(reversed(batch.items()))
     assert plain.predict_ratio(make_frame(batch)).tolist() == other.predict_ratio(make_frame(odd)).tolist()
@@ -198,7 +198,7 @@ def test_columns_that_the_reference_does_not_have_are_left_out(estimator, make_f
     assert plain.reference_ratio_.tolist() == other.reference_ratio_.tolist()
 
 
-def play_on_frames(estimator, make_frame):
+def run_on_frames(estimator, make_frame):
     estimator.fit(make_frame(columns(rows(20, 0))))
     for seed in range(6):
         estimator.partial_fit(make_frame(columns(rows(2, seed))))

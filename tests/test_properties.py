@@ -46,7 +46,7 @@ def setups(draw):
     )
 
 
-def play(setup, reference, batches):
+def run_rounds(setup, reference, batches):
     """The state after each round."""
     chosen = setup.settings(reference.shape[1])
     state = start_ensemble(chosen)
@@ -58,7 +58,7 @@ def play(setup, reference, batches):
 @given(stream=streams(), setup=setups())
 def test_every_theta_lies_in_the_ball_and_theirs_is_the_mean_by_weights_that_are_a_distribution(stream, setup):
     neutral = neutral_coef(setup.loss, stream[0].shape[1])
-    for state in play(setup, *stream):
+    for state in run_rounds(setup, *stream):
         thetas = np.vstack((state.learners.coefs, state.coef))
         assert np.linalg.norm(thetas, axis=1).max() <= setup.radius * (1.0 + 1e-12)
         assert state.weights.shape == state.lengths.shape == (len(state.learners),)
@@ -71,7 +71,7 @@ def test_every_theta_lies_in_the_ball_and_theirs_is_the_mean_by_weights_that_are
 
 @given(stream=streams(max_rounds=17), setup=setups())
 def test_there_is_one_learner_per_power_of_two_up_to_the_next_round(stream, setup):
-    for t, state in enumerate(play(setup, *stream), start=1):
+    for t, state in enumerate(run_rounds(setup, *stream), start=1):
         powers = [2**k for k in range(10) if setup.min_interval <= 2**k <= t + 1]
         assert state.n_rounds == t
         assert state.lengths.tolist() == powers
@@ -84,7 +84,7 @@ def test_order_of_the_reference_rows_does_not_matter(stream, setup, seed):
     shuffled = np.random.default_rng(seed).permutation(reference)
     # Longer steps multiply rounding errors from round to round.
     setup = replace(setup, step_size=min(setup.step_size, 10.0))
-    for state, other in zip(play(setup, reference, batches), play(setup, shuffled, batches), strict=True):
+    for state, other in zip(run_rounds(setup, reference, batches), run_rounds(setup, shuffled, batches), strict=True):
         np.testing.assert_allclose(other.coef, state.coef, rtol=0.0, atol=1e-9)
         np.testing.assert_allclose(other.weights, state.weights, rtol=0.0, atol=1e-9)
         np.testing.assert_allclose(other.learners.coefs, state.learners.coefs, rtol=0.0, atol=1e-9)
@@ -92,6 +92,6 @@ def test_order_of_the_reference_rows_does_not_matter(stream, setup, seed):
 
 @given(reference=rows(3, 5), setup=setups(), n_rounds=st.integers(1, 16))
 def test_logistic_theta_stays_zero_on_batches_equal_to_the_reference(reference, setup, n_rounds):
-    for state in play(replace(setup, loss="logistic"), reference, [reference] * n_rounds):
+    for state in run_rounds(replace(setup, loss="logistic"), reference, [reference] * n_rounds):
         np.testing.assert_array_equal(state.coef, 0.0)
         np.testing.assert_array_equal(state.learners.coefs, 0.0)

@@ -72,7 +72,7 @@ def table_model() -> TableModel:
 
 @pytest.mark.usefixtures("_eager_thread_switches")
 @pytest.mark.parametrize("ratio", RATIOS, ids=lambda ratio: type(ratio).__name__)
-def test_concurrent_rounds_are_all_played(ratio: RatioEstimator) -> None:
+def test_concurrent_rounds_are_all_run(ratio: RatioEstimator) -> None:
     model = fitted_classifier(ratio=ratio)
     call_from_threads(model.adapt)
     assert model.n_rounds_ == model.ratio_.n_rounds_ == N_THREADS * N_CALLS
@@ -84,14 +84,14 @@ def test_concurrent_rounds_are_all_played(ratio: RatioEstimator) -> None:
     [(OnlineDensityRatio().fit(REFERENCE), 0), (SingleLearnerRatio().fit(REFERENCE), 0), (OnlineDensityRatio(), 1)],
     ids=["online", "single", "unfitted: one fits, the others learn"],
 )
-def test_concurrent_rounds_of_a_ratio_are_all_played(estimator: Any, n_lost: int) -> None:
+def test_concurrent_rounds_of_a_ratio_are_all_run(estimator: Any, n_lost: int) -> None:
     estimator = copy.deepcopy(estimator)
     call_from_threads(estimator.partial_fit)
     assert estimator.n_rounds_ == N_THREADS * N_CALLS - n_lost
 
 
 @pytest.mark.usefixtures("_eager_thread_switches")
-def test_concurrent_steps_of_a_table_model_are_all_played_and_recorded() -> None:
+def test_concurrent_steps_of_a_table_model_are_all_run_and_recorded() -> None:
     model, rounds = table_model(), list[int]()
     frames = [[as_frame(batch) for batch in own] for own in BATCHES]
     call_from_threads(lambda frame: rounds.append(model.step(frame)["round"][0]), frames)

@@ -124,8 +124,8 @@ def natural_rows(n_seeds: int = 2) -> list[dict[str, Any]]:
     for dataset, level in (("gas_sensor", 0.3), ("powersupply", 0.5)):
         for contender in ("FIX", "LR", "OLRE", "accous"):
             for seed in range(n_seeds):
-                n_played = 500 + 3 * seed
-                ends = np.round(np.arange(1, 101) * n_played / 100).astype(int)
+                n_run = 500 + 3 * seed
+                ends = np.round(np.arange(1, 101) * n_run / 100).astype(int)
                 errors = level + 0.1 * np.sin(ends / 60.0) + 0.02 * (contender == "FIX")
                 rows.append(
                     make_row(
@@ -136,7 +136,7 @@ def natural_rows(n_seeds: int = 2) -> list[dict[str, Any]]:
                         shift="natural",
                         batch_size=10,
                         n_rounds=3000,
-                        n_rows=10 * n_played,
+                        n_rows=10 * n_run,
                         error=float(errors.mean()),
                         curve={"round": ends.tolist(), "error": errors.round(4).tolist(), "risk": None},
                     )

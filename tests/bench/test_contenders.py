@@ -43,7 +43,7 @@ from accous_bench.contenders import (
     rounds,
     unregister,
 )
-from accous_bench.grid import play
+from accous_bench.grid import run_one
 from accous_bench.spec import read_spec
 from tests.docs_pages import DOCS, FENCE
 
@@ -107,10 +107,10 @@ def test_a_contender_is_weighted_erm_with_its_ratio_in_the_default_configuration
 
 
 @pytest.mark.parametrize("name", PAPER_CONTENDERS)
-def test_every_contender_plays_a_stream_the_same_way_twice(name: str) -> None:
+def test_every_contender_runs_a_stream_the_same_way_twice(name: str) -> None:
     stream = GaussianStream(SquareShift(period=4), n_features=3, n_reference=60, n_rounds=6, batch_size=2)
 
-    def play() -> list[Any]:
+    def run_one() -> list[Any]:
         model = make_contender(name, random_state=0).fit(*stream.reference())
         answers = []
         for batch in stream:
@@ -118,7 +118,7 @@ def test_every_contender_plays_a_stream_the_same_way_twice(name: str) -> None:
             answers.append(model.predict_proba(stream.reference()[0]))
         return answers
 
-    first, second = play(), play()
+    first, second = run_one(), run_one()
     assert np.array(first).tobytes() == np.array(second).tobytes()
     is_moved = any(not np.array_equal(first[0], later) for later in first[1:])
     assert is_moved == (name != "FIX")
@@ -277,7 +277,7 @@ def test_the_limit_runs_in_a_spec_between_fix_and_the_oracle(write_spec: Callabl
         ("n_reference = 60", "n_reference = 2000"),
         ("n_features = 3", "n_features = 12"),
     )
-    rows = {row["contender"]: row for row in map(play, read_spec(path).runs())}
+    rows = {row["contender"]: row for row in map(run_one, read_spec(path).runs())}
     assert {row["status"] for row in rows.values()} == {"done"}
     assert rows["oracle"]["risk"] < rows["limit"]["risk"] < rows["FIX"]["risk"] - 0.02
     assert rows["limit"]["settings"]["contender"] == {"": "Limit(C=1.0)"}

@@ -28,10 +28,10 @@ from accous_bench.grid import (
     _chosen_rounds,
     append_row,
     expected_excess_loss,
-    play,
-    play_grid,
     read_rows,
     repair,
+    run_grid,
+    run_one,
     scored_rounds,
     unfinished,
 )
@@ -54,7 +54,7 @@ def make_run(contender: str | Contender, *, n_rounds: int = 40, score_every: int
 
 
 def test_a_run_agrees_with_the_obvious_loop() -> None:
-    row = play(make_run("accous"))
+    row = run_one(make_run("accous"))
     stream = GaussianStream(SHIFTS["Squ"], n_features=3, n_reference=80, n_rounds=40, batch_size=3, random_state=1)
     X, y = stream.reference()
     ratio = OnlineDensityRatio(random_state=1)
@@ -102,19 +102,19 @@ ORDERS = {
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_protocol_says_when_a_batch_is_learned_from(protocol: str) -> None:
     spy = Spy()
-    play(replace(make_run(Contender("spy", lambda _: spy), n_rounds=4), protocol=protocol))
+    run_one(replace(make_run(Contender("spy", lambda _: spy), n_rounds=4), protocol=protocol))
     assert [name for name, _ in spy.calls] == ORDERS[protocol] * 4
     for first, second in zip(spy.calls[::2], spy.calls[1::2], strict=True):
         assert (first[1] == second[1]) == (protocol != "fresh_rows")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_who_forgets_may_play_a_part_of_the_rounds_and_sees_what_they_need(protocol: str) -> None:
+def test_who_forgets_may_run_a_part_of_the_rounds_and_sees_what_they_need(protocol: str) -> None:
     every, some = Spy(), Spy()
     for spy, one_step_every in ((every, 1), (some, 4)):
         run = make_run(Contender("spy", lambda _, spy=spy: spy, forgets=True), one_step_every=one_step_every)
-        row = play(replace(run, protocol=protocol))
-    assert (row["n_predicted"], row["n_played"], row["n_rows"]) == (10, 40, 30)
+        row = run_one(replace(run, protocol=protocol))
+    assert (row["n_predicted"], row["n_run"], row["n_rows"]) == (10, 40, 30)
     pairs = list(zip(every.calls, every.calls[1:], strict=False))
     place = 0
     for position, call in enumerate(some.calls):
@@ -125,11 +125,11 @@ def test_who_forgets_may_play_a_part_of_the_rounds_and_sees_what_they_need(proto
 
 
 @pytest.mark.parametrize(("score_every", "n_scored"), [(1, 40), (5, 40), (10, 20), (20, 10)])
-def test_what_plays_few_rounds_is_scored_in_no_more_of_them_than_asked(score_every: int, n_scored: int) -> None:
+def test_what_runs_few_rounds_is_scored_in_no_more_of_them_than_asked(score_every: int, n_scored: int) -> None:
     run = make_run("uLSIF", n_rounds=200, score_every=score_every, one_step_every=5)
-    is_played, is_scored = _chosen_rounds(run, 200)
-    assert (is_played.sum(), is_scored.sum()) == (40, n_scored)
-    assert not (is_scored & ~is_played).any()
+    is_run, is_scored = _chosen_rounds(run, 200)
+    assert (is_run.sum(), is_scored.sum()) == (40, n_scored)
+    assert not (is_scored & ~is_run).any()
 
 
 @pytest.mark.parametrize("period", [5, 10, 100])
@@ -143,7 +143,7 @@ def test_no_phase_of_a_period_is_never_scored(period: int) -> None:
 
 
 def test_a_record_has_what_is_needed_and_is_json() -> None:
-    row = play(make_run("uLSIF"))
+    row = run_one(make_run("uLSIF"))
     assert row.keys() >= REQUIRED
     assert row == json.loads(json.dumps(row, allow_nan=False))
     assert row["settings"]["contender"]["ratio__max_ratio"] == "100.0"
@@ -153,7 +153,7 @@ def test_a_record_has_what_is_needed_and_is_json() -> None:
 
 
 def test_the_same_run_gives_the_same_numbers() -> None:
-    first, second = (play(make_run("KLIEP")) for _ in range(2))
+    first, second = (run_one(make_run("KLIEP")) for _ in range(2))
     for row in (first, second):
         for name in ("seconds", "cpu_seconds", "seconds_per_round", "finished"):
             del row[name]
@@ -161,7 +161,7 @@ def test_the_same_run_gives_the_same_numbers() -> None:
 
 
 def test_the_oracle_gets_the_true_ratio_and_does_better() -> None:
-    oracle, fixed = (play(make_run(name, n_rounds=60, options={"n_reference": 2000})) for name in ("oracle", "FIX"))
+    oracle, fixed = (run_one(make_run(name, n_rounds=60, options={"n_reference": 2000})) for name in ("oracle", "FIX"))
     assert oracle["risk"] < fixed["risk"] - 0.01
     assert oracle["ratio_error"] is None
 
@@ -175,7 +175,7 @@ def test_a_failure_is_recorded() -> None:
     with pytest.raises(RuntimeError):
         run.identity()
     fails_later = Contender("later", lambda _: _FailsToFit())
-    row = play(make_run(fails_later))
+    row = run_one(make_run(fails_later))
     assert row["status"] == "failed"
     assert re.fullmatch(r"RuntimeError: no such luck \(test_grid.py, line \d+\)", row["reason"])
     assert row["error"] is None
@@ -189,7 +189,7 @@ class _FailsToFit(Spy):
 
 def test_the_regret_is_that_of_the_expected_loss() -> None:
     run = make_run("OLRE", dataset="moving_gaussian", shift="fixed path", has_regret=True, n_rounds=30)
-    row = play(run)
+    row = run_one(run)
     stream = MovingGaussianStream(
         SHIFTS["fixed path"], n_features=3, n_reference=80, n_rounds=30, batch_size=3, random_state=1
     )
@@ -269,27 +269,27 @@ def numbers(file: Path) -> dict[str, dict[str, Any]]:
     return {row["run"]: {k: v for k, v in row.items() if k not in NOT_COMPARED} for row in read_rows(file)}
 
 
-def played(runs: list[Run], file: Path, **how: Any) -> dict[str, dict[str, Any]]:
-    play_grid(runs, file, **how)
+def numbers_of(runs: list[Run], file: Path, **how: Any) -> dict[str, dict[str, Any]]:
+    run_grid(runs, file, **how)
     return numbers(file)
 
 
-def test_the_numbers_of_a_run_do_not_depend_on_the_runs_played_before_it(write_spec: WriteSpec, tmp_path: Path) -> None:
+def test_the_numbers_of_a_run_do_not_depend_on_the_runs_before_it(write_spec: WriteSpec, tmp_path: Path) -> None:
     """So they may be dealt out to any number of processes; starting some takes seconds, which the next test does."""
     runs = read_spec(write_spec(("rounds = [24]", "rounds = [8]"))).runs()
-    in_order = played(runs, tmp_path / "in_order.jsonl")
+    in_order = numbers_of(runs, tmp_path / "in_order.jsonl")
     assert len(in_order) == len(runs)
     assert all(row["status"] == "done" for row in in_order.values())
-    assert played(runs[::-1][: len(runs) // 2], tmp_path / "half.jsonl").items() <= in_order.items()
+    assert numbers_of(runs[::-1][: len(runs) // 2], tmp_path / "half.jsonl").items() <= in_order.items()
 
 
 @pytest.mark.slow
 def test_the_numbers_do_not_depend_on_the_number_of_processes(write_spec: WriteSpec, tmp_path: Path) -> None:
     runs = read_spec(write_spec()).runs()
-    alone = played(runs, tmp_path / "one.jsonl", n_jobs=1)
+    alone = numbers_of(runs, tmp_path / "one.jsonl", n_jobs=1)
     assert len(alone) == len(runs)
     assert all(row["status"] == "done" for row in alone.values())
-    assert played(runs, tmp_path / "two.jsonl", n_jobs=2) == alone
+    assert numbers_of(runs, tmp_path / "two.jsonl", n_jobs=2) == alone
 
 
 def test_other_processes_know_the_contenders_and_shifts_of_plugins(
@@ -309,22 +309,22 @@ def test_other_processes_know_the_contenders_and_shifts_of_plugins(
     )
     changes = (('"uLSIF"', '"mine"'), ("seeds = 2", 'seeds = 1\nplugins = ["mine.py"]'), ('"Squ"', '"Spike"'))
     runs = read_spec(write_spec(*changes)).runs()
-    alone = played(runs, tmp_path / "one.jsonl")
-    assert played(runs, tmp_path / "two.jsonl", n_jobs=2) == alone
+    alone = numbers_of(runs, tmp_path / "one.jsonl")
+    assert numbers_of(runs, tmp_path / "two.jsonl", n_jobs=2) == alone
     assert {row["contender"] for row in alone.values()} >= {"mine", "accous"}
     assert "Spike" in {row["shift"] for row in alone.values()}
     assert {row["status"] for row in alone.values()} == {"done"}
 
 
-def test_finished_runs_are_not_played_again(write_spec: WriteSpec, tmp_path: Path) -> None:
+def test_finished_runs_are_not_run_again(write_spec: WriteSpec, tmp_path: Path) -> None:
     file = tmp_path / "r.jsonl"
     runs = read_spec(write_spec()).runs()
-    play_grid(runs[:5], file)
+    run_grid(runs[:5], file)
     left = unfinished(runs, file)
     assert [run.identity() for run in left] == [run.identity() for run in runs[5:]]
-    play_grid(left, file)
+    run_grid(left, file)
     assert unfinished(runs, file) == []
-    assert numbers(file) == played(runs, tmp_path / "whole.jsonl")
+    assert numbers(file) == numbers_of(runs, tmp_path / "whole.jsonl")
 
 
 def test_a_failed_run_is_recorded_and_gets_another_chance(
@@ -342,7 +342,7 @@ def test_a_failed_run_is_recorded_and_gets_another_chance(
     contenders.register(contenders.Contender("fails", lambda _: Fails()))
     runs = read_spec(write_spec(('"uLSIF"', '"fails"'))).runs()
     file = tmp_path / "r.jsonl"
-    play_grid(runs, file)
+    run_grid(runs, file)
     rows = read_rows(file)
     assert len(rows) == len(runs)
     assert {row["contender"] for row in rows if row["status"] == "failed"} == {"fails"}
@@ -406,5 +406,5 @@ def test_a_killed_grid_loses_only_the_runs_under_way(
     assert n_finished >= 2
     forks.run(*command)
     runs = read_spec(path).runs()
-    assert numbers(file) == played(runs, tmp_path / "whole.jsonl")
+    assert numbers(file) == numbers_of(runs, tmp_path / "whole.jsonl")
     assert len(file.read_bytes().splitlines()) == len(runs)

@@ -18,7 +18,7 @@ def make_stream(shift: Shift, n_rounds: int) -> LabelShiftStream:
 STREAM = make_stream(SquareShift(period=10), 30)
 
 
-def played(make, horizon: int = 30):
+def after_rounds(make, horizon: int = 30):
     """The model after every round, with the estimate that it learned from."""
     model = make(horizon).fit(*STREAM.reference())
     estimates = []
@@ -49,20 +49,20 @@ def test_shares_move_and_rows_of_a_class_stay() -> None:
 
 
 def test_the_estimate_of_the_shares_is_right_on_average() -> None:
-    *_, (model, estimates) = played(FTH)
+    *_, (model, estimates) = after_rounds(FTH)
     truth = np.mean([STREAM.shares(alpha) for alpha in STREAM.alphas], axis=0)
     np.testing.assert_allclose(np.mean(estimates, axis=0), truth, atol=0.15)  # small batches are clipped at 0
     assert model.confusion_.sum() == pytest.approx(1.0)
 
 
 def test_fth_is_the_mean_of_all_estimates() -> None:
-    for model, estimates in played(FTH):
+    for model, estimates in after_rounds(FTH):
         np.testing.assert_allclose(model.shares_, np.mean(estimates, axis=0))
 
 
 def test_flh_ftl_is_the_weighted_mean_of_means() -> None:
     weights: list[float] = []
-    for t, (model, estimates) in enumerate(played(FLHFTL), start=1):
+    for t, (model, estimates) in enumerate(after_rounds(FLHFTL), start=1):
         *before, new = estimates
         if before:
             experts = [np.mean(before[j:], axis=0) for j in range(len(before))]

@@ -15,7 +15,7 @@ import torch
 
 from accous.exceptions import DataError, ParameterError
 from accous_bench import problems, tuning
-from accous_bench.grid import play
+from accous_bench.grid import run_one
 from accous_bench.images import ImagePair, ImagePool
 from accous_bench.problems import Setting, get_problem, split_in_two
 from accous_bench.spec import find_spec, read_spec
@@ -79,7 +79,7 @@ def test_a_run_on_images_is_scored_with_risk_and_ratio():
     run = next(run for run in spec.runs() if run.contender.name == "accous")
     assert (run.setting.batch_size, run.setting.n_rounds, len(spec.seeds)) == (5, 2000, 5)
     run = type(run)("images", run.problem, run.contender, Setting("Lin", 5, 40, 0, OPTIONS), run.measures)
-    record = play(run)
+    record = run_one(run)
     assert record["status"] == "done", record["reason"]
     assert record["n_features"] == 16
     assert 0 <= record["risk"] <= 1

@@ -142,7 +142,7 @@ def test_regrets_are_no_table_of_errors() -> None:
     assert {outcome.key.dataset for outcome in for_regret} == {"moving_gaussian"}
 
 
-SAMPLE = {"n_played": 10_000, "n_predicted": 400}
+SAMPLE = {"n_run": 10_000, "n_predicted": 400}
 
 
 def sampled_rows(risk_of_lr: float | None, n_seeds: int = 4) -> list[dict[str, Any]]:

@@ -92,10 +92,10 @@ def test_one_seed_has_neither_spread_nor_test() -> None:
     assert tables["differences-gaussian-1000-1"] == [["FIX", "+5.00"], ["LR", "+7.00"]]
 
 
-def test_differences_are_tested_where_both_played_the_same_rounds() -> None:
+def test_differences_are_tested_where_both_ran_the_same_rounds() -> None:
     rows = [make_row("accous", seed, error=0.28) for seed in range(3)]
     rows += [make_row("OLRE", seed, error=0.30 + 0.0001 * seed**2) for seed in range(3)]
-    rows += [make_row("LR", seed, error=0.35, n_played=10_000, n_predicted=400) for seed in range(3)]
+    rows += [make_row("LR", seed, error=0.35, n_run=10_000, n_predicted=400) for seed in range(3)]
     lr, olre = tables_of(rows)["differences-gaussian-1000-1"]
     assert lr == ["LR", "≈ +7.00"]
     assert olre[1].startswith("**+2.02 (p")
@@ -137,7 +137,7 @@ def test_shortcomings_are_noted() -> None:
     rows = [make_row(name, seed) for name in ("FIX", "accous") for seed in range(4)]
     rows += [*(make_row("KMM", seed) for seed in (0, 1, 3)), make_failure("KMM", 2, "singular")]
     rows += [make_row("DANN", seed, n_rounds=100) for seed in range(4)]
-    rows += [make_row("LR", seed, n_played=10_000, n_predicted=400) for seed in range(4)]
+    rows += [make_row("LR", seed, n_run=10_000, n_predicted=400) for seed in range(4)]
     table = next(table for table in report_tables(aggregate_rows(rows)) if table.name.startswith("errors"))
     marks = {row[0]: re.findall(r"\[(\d)\]", row[1]) for row in table.rows}
     assert marks == {"FIX": [], "DANN": ["1"], "KMM": ["2", "3"], "LR": ["4"], "accous": []}
@@ -189,7 +189,7 @@ def test_aggregates_survive_a_file(tmp_path: Path) -> None:
 
     def by_run(outcomes: list) -> dict:
         runs = {(one.key, one.contender, one.seed, one.n_rounds): one for one in outcomes}
-        return {place: (one.error, one.reason, one.n_played) for place, one in runs.items()}
+        return {place: (one.error, one.reason, one.n_run) for place, one in runs.items()}
 
     assert by_run(after.outcomes) == by_run(before.outcomes)
     assert after.curves == before.curves

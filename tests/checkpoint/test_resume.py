@@ -205,7 +205,7 @@ def assert_goes_on(model, folder, *, is_away=False, **given):
     return loaded
 
 
-def played(model, n_rounds, *, is_away=False):
+def after_rounds(model, n_rounds, *, is_away=False):
     X, y = reference()
     model = model.fit(X, y) if isinstance(model, AdaptiveClassifier) else model.fit(X)
     for batch in batches(n_rounds, is_away=is_away):
@@ -240,7 +240,7 @@ POOLS = {
 @pytest.mark.parametrize(("model", "n_rounds", "n_slots"), POOLS.values(), ids=POOLS)
 def test_a_pool_goes_on(model, n_rounds, n_slots, tmp_path):
     is_away = n_slots is None
-    model = played(model, n_rounds, is_away=is_away)
+    model = after_rounds(model, n_rounds, is_away=is_away)
     pool = getattr(model, "ratio_", model).pool_
     if n_slots == "none":
         assert pool is None
@@ -300,7 +300,7 @@ CANDIDATES = {
 
 @pytest.mark.parametrize("candidates", CANDIDATES.values(), ids=CANDIDATES)
 def test_candidates_of_the_users_are_given_again(candidates, tmp_path):
-    ratio = played(OnlineDensityRatio(candidates=candidates), 50)
+    ratio = after_rounds(OnlineDensityRatio(candidates=candidates), 50)
     accous.save(ratio, tmp_path)
     with pytest.raises(CheckpointError, match="candidates="):
         accous.load(tmp_path)
@@ -312,14 +312,14 @@ def test_candidates_of_the_users_are_given_again(candidates, tmp_path):
 @pytest.mark.parametrize("n_rounds", rest_slow([96, 50]))
 def test_a_classifier_with_candidates(n_rounds, tmp_path):
     candidates = (tilted, ULSIF(random_state=0))
-    model = played(AdaptiveClassifier(ratio=OnlineDensityRatio(candidates=candidates)), n_rounds)
+    model = after_rounds(AdaptiveClassifier(ratio=OnlineDensityRatio(candidates=candidates)), n_rounds)
     assert_goes_on(model, tmp_path, candidates=candidates)
 
 
 def test_candidates_that_cannot_be_saved_and_those_set_after_fit_are_refused(tmp_path):
     with pytest.raises(CheckpointError, match="A MeanRatio"):
-        accous.save(played(OnlineDensityRatio(candidates=[MeanRatio()]), 2), tmp_path)
-    ratio = played(OnlineDensityRatio(candidates=[ULSIF()]), 2).set_params(candidates=[ULSIF(), ULSIF()])
+        accous.save(after_rounds(OnlineDensityRatio(candidates=[MeanRatio()]), 2), tmp_path)
+    ratio = after_rounds(OnlineDensityRatio(candidates=[ULSIF()]), 2).set_params(candidates=[ULSIF(), ULSIF()])
     accous.save(ratio, tmp_path)
     with pytest.raises(CheckpointError, match=r"1 candidates .* has 2"):
         accous.load(tmp_path)
@@ -345,11 +345,11 @@ def test_a_ratio_of_many_columns(dtype, tmp_path):
 
 @pytest.mark.parametrize("parameters", [{"memory": 0}, {"memory": 9}, {"pool": "none"}], ids=str)
 def test_parameters_set_after_fit_change_nothing_that_was_learned(parameters, tmp_path):
-    assert_goes_on(played(OnlineDensityRatio(), 40).set_params(**parameters), tmp_path)
+    assert_goes_on(after_rounds(OnlineDensityRatio(), 40).set_params(**parameters), tmp_path)
 
 
 def test_a_stored_pool_of_other_shapes_is_refused_and_one_without_the_length_of_its_look_goes_on():
-    X, ratio = reference()[0], played(OnlineDensityRatio(), 23)
+    X, ratio = reference()[0], after_rounds(OnlineDensityRatio(), 23)
     plain = ratio.state_to_plain()
     del plain["pool"]["look"]["n_rounds"], plain["pool"]["look"]["n_rows"]
     other = OnlineDensityRatio().fit(X)

@@ -108,7 +108,7 @@ def plain_weights(margins, n_intervals):
     return np.array(v), np.array(eps), products / products.sum()
 
 
-def play_margins(margins, n_intervals):
+def run_margins(margins, n_intervals):
     """The state after rounds with the given margins (rows)."""
     meta = ADAPT_ML_PROD.start(margins.shape[1], n_intervals)
     for row in margins:
@@ -122,7 +122,7 @@ def play_margins(margins, n_intervals):
 @pytest.mark.parametrize("n_rounds", [0, 1, 2, 50])
 def test_log_space_equals_the_plain_formulas(n_intervals, size, n_rounds):
     margins = np.random.default_rng(n_rounds).uniform(-size, size, size=(n_rounds, 6))
-    meta = play_margins(margins, n_intervals)
+    meta = run_margins(margins, n_intervals)
     v, eps, weights = plain_weights(margins, n_intervals)
     np.testing.assert_allclose(np.exp(meta.log_potentials), v, rtol=1e-12)
     np.testing.assert_allclose(meta.rates, eps, rtol=1e-13)
@@ -134,7 +134,7 @@ def test_log_space_equals_the_plain_formulas(n_intervals, size, n_rounds):
 def test_learners_of_unequal_age_equal_the_plain_formulas(n_rounds):
     rng = np.random.default_rng(5)
     old_margins, young_margins = rng.uniform(-1.0, 1.0, size=(n_rounds, 2)), rng.uniform(-1.0, 1.0, size=(20, 5))
-    meta = play_margins(old_margins, 7).after(ADAPT_ML_PROD.start(3, 7))
+    meta = run_margins(old_margins, 7).after(ADAPT_ML_PROD.start(3, 7))
     for row in young_margins:
         meta = ADAPT_ML_PROD.step(meta, row, 7)
     young_v, young_eps, _ = plain_weights(young_margins[:, :3], 7)
@@ -154,7 +154,7 @@ def test_one_step_by_hand():
     n_intervals=st.integers(2, 10**6),
 )
 def test_weights_are_a_distribution(margins, n_intervals):
-    weights = ADAPT_ML_PROD.weights(play_margins(margins, n_intervals))
+    weights = ADAPT_ML_PROD.weights(run_margins(margins, n_intervals))
     assert np.all(weights >= 0.0)
     np.testing.assert_allclose(weights.sum(), 1.0, rtol=1e-14)
 
@@ -162,7 +162,7 @@ def test_weights_are_a_distribution(margins, n_intervals):
 @counts
 def test_equal_learners_have_equal_weights(n_intervals):
     margins = np.repeat(np.random.default_rng(0).uniform(-2.0, 2.0, size=(100, 1)), 5, axis=1)
-    np.testing.assert_array_equal(ADAPT_ML_PROD.weights(play_margins(margins, n_intervals)), 0.2)
+    np.testing.assert_array_equal(ADAPT_ML_PROD.weights(run_margins(margins, n_intervals)), 0.2)
 
 
 @pytest.mark.slow
@@ -171,7 +171,7 @@ def test_a_hundred_thousand_extreme_rounds_stay_finite():
     constant = np.tile(EXTREME_MARGINS, (n_rounds, 1))
     alternating = np.where(np.arange(n_rounds) % 2, 1.0, -1.0)[:, None] * EXTREME_MARGINS
     at_random = np.random.default_rng(2).choice([-1.0, 1.0], size=constant.shape) * EXTREME_MARGINS
-    meta = play_margins(np.hstack((constant, alternating, at_random)), 200)
+    meta = run_margins(np.hstack((constant, alternating, at_random)), 200)
     assert np.isfinite(meta.log_potentials).all()
     assert np.all(meta.rates > 0.0)
     weights = ADAPT_ML_PROD.weights(meta)
@@ -181,12 +181,12 @@ def test_a_hundred_thousand_extreme_rounds_stay_finite():
 
 def test_learner_ruined_by_one_worst_margin_can_recover():
     margins = np.concatenate((np.array([[-2.0, 0.0]]), np.tile([1.0, -1.0], (10_000, 1))))
-    assert ADAPT_ML_PROD.weights(play_margins(margins[:1], 200))[0] < 1e-290
-    assert ADAPT_ML_PROD.weights(play_margins(margins, 200))[0] > 0.99
+    assert ADAPT_ML_PROD.weights(run_margins(margins[:1], 200))[0] < 1e-290
+    assert ADAPT_ML_PROD.weights(run_margins(margins, 200))[0] > 0.99
 
 
 def test_since_and_after_replace_the_youngest_learners():
-    old = play_margins(np.array([[0.5, -0.5, 0.1]]), 5)
+    old = run_margins(np.array([[0.5, -0.5, 0.1]]), 5)
     joined = old.since(2).after(ADAPT_ML_PROD.start(2, 8))
     np.testing.assert_allclose(joined.log_potentials, [-math.log(8.0), -math.log(8.0), old.log_potentials[2]])
     np.testing.assert_array_equal(joined.rates, [0.5, 0.5, old.rates[2]])
@@ -208,7 +208,7 @@ def draw_batches(rng, n_rounds, sizes):
         yield feature_rows(rng, int(rng.choice(sizes)), N_FEATURES, shift=2.0 * np.sin(t / 7.0))
 
 
-def play_both(setup, n_rounds=N_ROUNDS, sizes="changing"):
+def run_both(setup, n_rounds=N_ROUNDS, sizes="changing"):
     """The two versions after each round."""
     rng = np.random.default_rng(0)
     reference = feature_rows(rng, N_REFERENCE, N_FEATURES)
@@ -220,7 +220,7 @@ def play_both(setup, n_rounds=N_ROUNDS, sizes="changing"):
         yield state, oracle
 
 
-def play(setup, n_rounds):
+def run_rounds(setup, n_rounds):
     """The fast version alone, after some rounds."""
     rng = np.random.default_rng(0)
     reference = feature_rows(rng, N_REFERENCE, N_FEATURES)
@@ -263,7 +263,7 @@ def test_every_round_equals_the_slow_version(loss, start, meta_range, schedule):
     horizon, min_interval = schedule
     setup = make_setup(loss, start, meta_range, horizon=horizon, min_interval=min_interval)
     n_on_surface = n_inside = 0
-    for state, oracle in play_both(setup):
+    for state, oracle in run_both(setup):
         assert_same(state, oracle)
         n_on_surface += int(is_on_surface(state, setup.radius).sum())
         n_inside += int((~is_on_surface(state, setup.radius)).sum())
@@ -277,7 +277,7 @@ def test_every_round_equals_the_slow_version(loss, start, meta_range, schedule):
 @pytest.mark.parametrize("sizes", ["one", "many"])
 def test_other_balls_ridges_and_sizes_equal_the_slow_version(loss, meta_range, choices, sizes):
     setup = make_setup(loss, meta_range=meta_range, **{"min_interval": 2, **choices})
-    for state, oracle in play_both(setup, sizes=sizes):
+    for state, oracle in run_both(setup, sizes=sizes):
         assert_same(state, oracle)
         assert setup.radius < 1e4 or not is_on_surface(state, setup.radius).any()
 
@@ -302,7 +302,7 @@ def test_every_round_equals_the_slow_version_when_rates_fall(sizes):
     """A small feature bound makes margins large, though not beyond 2, and rates fall below one half."""
     setup = Setup(horizon=11, min_interval=8, step_size=6.0, feature_bound=0.045)
     smallest_rate = 0.5
-    for state, oracle in play_both(setup, n_rounds=70, sizes=sizes):
+    for state, oracle in run_both(setup, n_rounds=70, sizes=sizes):
         assert_same(state, oracle)
         slow_learners = sorted(oracle.learners.items(), key=lambda item: item[0][1] - item[0][0])
         rates, potentials = state.meta.rates, np.exp(state.meta.log_potentials)
@@ -317,7 +317,7 @@ def test_last_round_before_a_power_of_two_counts_its_own_intervals():
     """Without a horizon the count grows at the next round; the new learners' start must not see that yet."""
     setup = Setup(start="ensemble", meta_range="running", min_interval=8)
     rates_before_restart = np.array([0.5])
-    for state, oracle in play_both(setup, n_rounds=32, sizes="many"):
+    for state, oracle in run_both(setup, n_rounds=32, sizes="many"):
         assert_same(state, oracle)
         rates_before_restart = state.meta.rates if state.n_rounds == 30 else rates_before_restart
     assert rates_before_restart.min() < 0.495
@@ -327,10 +327,10 @@ def test_last_round_before_a_power_of_two_counts_its_own_intervals():
 @every_range
 def test_rows_far_beyond_the_feature_bound_leave_everything_finite_and_margins_cut_at_two(loss, meta_range):
     setup = make_setup(loss, meta_range=meta_range, min_interval=1, feature_bound=1e-9)
-    state = play(setup, 100)
+    state = run_rounds(setup, 100)
     assert all(np.isfinite(array).all() for array in arrays_of(state))
     np.testing.assert_allclose(state.weights.sum(), 1.0, rtol=1e-14)
-    longest = play(setup, 30).meta.squares[-1]
+    longest = run_rounds(setup, 30).meta.squares[-1]
     assert longest <= 4.0 * 15
     assert meta_range == "running" or longest > 4.0
 
@@ -340,7 +340,7 @@ def test_rows_far_beyond_the_feature_bound_leave_everything_finite_and_margins_c
 @every_start
 @every_range
 def test_three_hundred_rounds_equal_the_slow_version(loss, start, meta_range):
-    for state, oracle in play_both(make_setup(loss, start, meta_range, min_interval=1), n_rounds=300):
+    for state, oracle in run_both(make_setup(loss, start, meta_range, min_interval=1), n_rounds=300):
         assert_same(state, oracle)
 
 
@@ -352,11 +352,11 @@ def test_three_hundred_rounds_equal_the_slow_version(loss, start, meta_range):
 def test_theta_is_neutral_until_the_shortest_interval_starts(loss, min_interval):
     setup, neutral = make_setup(loss, min_interval=min_interval), neutral_coef(loss, N_FEATURES)
     for n_rounds, lengths in ((0, []), (min_interval - 2, []), (min_interval - 1, [min_interval])):
-        state = play(setup, n_rounds)
+        state = run_rounds(setup, n_rounds)
         assert state.lengths.tolist() == lengths
         assert len(state.learners) == len(state.weights) == len(lengths)
         np.testing.assert_array_equal(state.coef, neutral)
-    assert np.linalg.norm(play(setup, min_interval).coef - neutral) > 1e-3
+    assert np.linalg.norm(run_rounds(setup, min_interval).coef - neutral) > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -365,14 +365,14 @@ def test_theta_is_neutral_until_the_shortest_interval_starts(loss, min_interval)
 )
 def test_new_learners_start_where_asked(start, rounds_of_ensemble_starts):
     setup = make_setup("logistic", start, min_interval=1)
-    states = [play(setup, n_rounds) for n_rounds in range(1, 17)]
+    states = [run_rounds(setup, n_rounds) for n_rounds in range(1, 17)]
     is_moved = {state.n_rounds + 1: bool(np.any(state.learners.coefs[0] != 0.0)) for state in states}
     assert {round_number for round_number, moved in is_moved.items() if moved} == rounds_of_ensemble_starts
 
 
 def test_running_range_is_the_largest_margin_seen():
     largest = 0.0
-    for state, oracle in play_both(make_setup("logistic", meta_range="running", min_interval=1)):
+    for state, oracle in run_both(make_setup("logistic", meta_range="running", min_interval=1)):
         assert state.largest_margin >= largest
         np.testing.assert_allclose(state.largest_margin, oracle.largest_gap, rtol=1e-9, atol=1e-12)
         largest = state.largest_margin
@@ -386,10 +386,10 @@ def test_running_range_is_the_largest_margin_seen():
 @every_loss
 @every_start
 @pytest.mark.parametrize("n_rounds", [0, 2, 3, 6, 7, 12])
-def test_playing_twice_from_one_state_gives_the_same_bits(loss, start, n_rounds):
+def test_running_twice_from_one_state_gives_the_same_bits(loss, start, n_rounds):
     setup = make_setup(loss, start)
     reference, batch = np.split(feature_rows(np.random.default_rng(1), 20, N_FEATURES), [15])
-    state = play(setup, n_rounds)
+    state = run_rounds(setup, n_rounds)
     settings = setup.settings(N_FEATURES)
     first, second = (run_round(state, settings, reference, batch, setup.step_size) for _ in range(2))
     for one, other in zip(arrays_of(first), arrays_of(second), strict=True):
@@ -400,7 +400,7 @@ def test_playing_twice_from_one_state_gives_the_same_bits(loss, start, n_rounds)
 def test_step_size_may_change_from_round_to_round():
     setup = make_setup("logistic", min_interval=1)
     reference, batch = np.split(feature_rows(np.random.default_rng(2), 20, N_FEATURES), [15])
-    state = play(setup, 1)
+    state = run_rounds(setup, 1)
     small, large = (run_round(state, setup.settings(N_FEATURES), reference, batch, step) for step in (0.1, 0.2))
     move = small.learners.coefs[-1] - state.learners.coefs[-1]
     np.testing.assert_allclose(large.learners.coefs[-1] - state.learners.coefs[-1], 2.0 * move, rtol=1e-10)

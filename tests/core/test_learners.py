@@ -198,7 +198,7 @@ def draw_gradients(d, n, scale=0.5):
     return scale * (rng.normal(size=(n, 2)) @ unit_rows(rng, 2, d) + 0.3 * unit_rows(rng, n, d) + 0.2 / np.sqrt(d))
 
 
-def play(metric, gradients):
+def run_rounds(metric, gradients):
     for gradient in gradients:
         metric, _ = metric.plus(gradient)
     return metric
@@ -239,7 +239,7 @@ def test_matrices_stay_positive_when_gradients_are_huge_beside_the_ridge(form):
 @pytest.mark.parametrize("scale", [0.5, 1e6])
 def test_a_step_writes_into_nothing_and_can_be_repeated(n_before, start, scale):
     gradients = draw_gradients(9, n_before + 1, scale)
-    metric = play(start(1.0, 9), gradients[:-1])
+    metric = run_rounds(start(1.0, 9), gradients[:-1])
     arrays = [value for value in (*vars_of(metric), gradients) if isinstance(value, np.ndarray)]
     for array in arrays:
         array.flags.writeable = False
@@ -285,7 +285,7 @@ def test_pending_rows_stay_few():
 
 def test_a_root_does_not_drift_and_a_gradient_of_zero_changes_no_product():
     gradients = draw_gradients(5, 10_000)
-    metric = play(start_metric(1.0, 5), gradients)
+    metric = run_rounds(start_metric(1.0, 5), gradients)
     inverse = np.array([metric.solve(axis) for axis in np.eye(5)])
     assert np.abs(inverse @ (np.eye(5) + gradients.T @ gradients) - np.eye(5)).max() <= 1e-11
     after, direction = metric.plus(np.zeros(5))
@@ -316,7 +316,7 @@ def test_a_sketch_that_can_hold_the_gradients_is_the_whole_matrix(n, rank):
     rng = np.random.default_rng(0)
     gradients = rng.normal(size=(n, 4)) @ unit_rows(rng, 4, 25) if n > 2 * rank else draw_gradients(25, n)
     A = np.eye(25) + gradients.T @ gradients
-    sketch = play(start_sketch(1.0, 25, rank), gradients)
+    sketch = run_rounds(start_sketch(1.0, 25, rank), gradients)
     np.testing.assert_allclose(sketch.dense(), A, rtol=1e-9, atol=1e-10 * np.abs(A).max())
 
 
@@ -328,7 +328,7 @@ def test_the_error_is_within_the_bound_of_frequent_directions(seed, d, rank, n):
     The bound is that of frequent directions with k + 1 rows, whose deltas add up to twice the largest error here.
     """
     gradients = np.random.default_rng(seed).normal(size=(n, d)) * np.geomspace(1.0, 0.05, d)
-    sketch = play(start_sketch(1.0, d, rank), gradients)
+    sketch = run_rounds(start_sketch(1.0, d, rank), gradients)
     errors = np.abs(np.linalg.eigvalsh(sketch.dense() - np.eye(d) - gradients.T @ gradients))
     squares = np.sort(np.linalg.eigvalsh(gradients.T @ gradients))[::-1]
     bounds = [squares[kept:].sum() / (rank + 1 - kept) for kept in range(min(rank, d) + 1)]
@@ -507,7 +507,7 @@ def test_every_projection_is_the_nearest_point_of_the_ball(seed, kind, d, log_co
         theta = project_by_lanczos(point, root_of(matrix), radius)
     else:
         rows = 10.0 ** (log_condition / 2.0) * rng.normal(size=(seed % 40, d)) / np.sqrt(d)
-        sketch = play(start_sketch(1.0, d, 4), rows)
+        sketch = run_rounds(start_sketch(1.0, d, 4), rows)
         matrix, theta = sketch.dense(), sketch.project(point, radius)
     assert np.linalg.norm(theta) <= radius * (1.0 + 1e-12)
     np.testing.assert_allclose(theta, oracles.project(point, matrix, radius)[0], rtol=0.0, atol=1e-9 * radius)
@@ -522,7 +522,7 @@ def test_every_projection_is_the_nearest_point_of_the_ball(seed, kind, d, log_co
 def test_learners_of_every_age_equal_the_dense_projection(n_gradients, distance, scale):
     rng = np.random.default_rng(n_gradients)
     gradients = scale * (rng.normal(size=(n_gradients, 130)) + 0.3) / np.sqrt(130)
-    metric, point = play(start_metric(1.0, 130), gradients), random_point(rng, 130, 0.7 * distance)
+    metric, point = run_rounds(start_metric(1.0, 130), gradients), random_point(rng, 130, 0.7 * distance)
     theta = project_by_lanczos(point, metric, 0.7)
     np.testing.assert_allclose(theta, project_one(point, metric.dense(), 0.7)[0], rtol=0.0, atol=1e-9)
     assert np.linalg.norm(theta) <= 0.7 * (1.0 + 1e-12)
@@ -536,7 +536,7 @@ def test_the_ball_holds_for_hopeless_matrices_and_far_points(spectrum, condition
     rng = np.random.default_rng(1)
     matrix, point = random_matrix(rng, SPECTRA[spectrum](40, condition)), distance * random_point(rng, 40, 1.0)
     assert np.linalg.norm(project_by_lanczos(point, root_of(matrix), 1.0)) <= 1.0 + 1e-12
-    sketch = play(start_sketch(1e-6, 40, 3), draw_gradients(40, 20, scale=1e3))
+    sketch = run_rounds(start_sketch(1e-6, 40, 3), draw_gradients(40, 20, scale=1e3))
     assert np.linalg.norm(sketch.project(point, 1.0)) == pytest.approx(1.0, abs=1e-12)
     assert np.linalg.norm(project_diagonally(point, np.diag(np.diag(matrix)), 1.0)) == pytest.approx(1.0, abs=1e-12)
 
@@ -554,7 +554,7 @@ def test_points_inside_are_returned_bit_for_bit_and_none_is_written_into(norm):
     point, gradients = norm * random_point(np.random.default_rng(3), 15, 1.0), draw_gradients(15, 8)
     far = random_point(np.random.default_rng(4), 15, 7.0)
     point.flags.writeable = far.flags.writeable = False
-    root, sketch = play(start_metric(1.0, 15), gradients), play(start_sketch(1.0, 15, 3), gradients)
+    root, sketch = run_rounds(start_metric(1.0, 15), gradients), run_rounds(start_sketch(1.0, 15, 3), gradients)
     for project in (
         lambda some: project_by_lanczos(some, root, 1.0),
         lambda some: sketch.project(some, 1.0),

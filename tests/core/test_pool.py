@@ -551,7 +551,7 @@ def draw_rows(rng, n_rows, loc=0.0):
     return np.column_stack((rng.normal((loc, 0.0), size=(n_rows, 2)), np.ones(n_rows)))
 
 
-class Playing:
+class PoolRun:
     """A pool on sixty draw_rows, and rounds whose theta the test chooses."""
 
     def __init__(self, n_slots=4, seed=0):
@@ -579,20 +579,20 @@ def assert_same_state(one, other):
 
 @pytest.mark.parametrize("n_slots", [0, 1, 4])
 def test_before_the_first_round_the_ratio_is_exactly_one(n_slots):
-    playing = Playing(n_slots)
-    assert playing.state.reference_ratios.tolist() == [1.0] * 60
-    assert playing.pool.ratios(playing.state, 1e3 * draw_rows(playing.rng, 20)).tolist() == [1.0] * 20
+    pool_run = PoolRun(n_slots)
+    assert pool_run.state.reference_ratios.tolist() == [1.0] * 60
+    assert pool_run.pool.ratios(pool_run.state, 1e3 * draw_rows(pool_run.rng, 20)).tolist() == [1.0] * 20
     # And it stays 1 while the estimate is 1, whatever the draw_rows are.
-    after = playing.run(np.zeros(3), loc=5.0, n_rounds=20)
+    after = pool_run.run(np.zeros(3), loc=5.0, n_rounds=20)
     assert after.reference_ratios.tolist() == [1.0] * 60
     assert after.hold == 0.0
 
 
 @pytest.mark.parametrize("n_slots", [0, 4])
 def test_a_batch_is_judged_as_by_each_set_of_filters_alone(n_slots):
-    playing = Playing(n_slots)
-    state = playing.run(ONE, loc=1.0, n_rounds=40)
-    found = playing.pool.judge(state, draw_rows(playing.rng, 4, -1.0))
+    pool_run = PoolRun(n_slots)
+    state = pool_run.run(ONE, loc=1.0, n_rounds=40)
+    found = pool_run.pool.judge(state, draw_rows(pool_run.rng, 4, -1.0))
     seen = found.seen
     rows = seen.ratios, (shape_cuts(100.0), seen.means), (seen.slot_ratios, seen.factors), seen.given
     expected, log_likelihood = state.filters.after_batch(state.prior, *rows)
@@ -603,118 +603,118 @@ def test_a_batch_is_judged_as_by_each_set_of_filters_alone(n_slots):
 
 @pytest.mark.parametrize("n_slots", [0, 4])
 def test_rounds_are_those_of_the_equations(n_slots):
-    playing = Playing(n_slots)
-    playing.run(ONE, loc=1.0, n_rounds=40)
-    playing.run(OTHER, loc=-1.0, n_rounds=3)
-    before, batch = playing.state, draw_rows(playing.rng, 4, -1.0)
-    judgement = playing.pool.judge(before, batch)
+    pool_run = PoolRun(n_slots)
+    pool_run.run(ONE, loc=1.0, n_rounds=40)
+    pool_run.run(OTHER, loc=-1.0, n_rounds=3)
+    before, batch = pool_run.state, draw_rows(pool_run.rng, 4, -1.0)
+    judgement = pool_run.pool.judge(before, batch)
     batch_ratios = np.exp(-batch @ before.coef)
     of_slots = [np.exp(-batch @ coef) for coef in before.slots.coefs]
     likelihoods = plain_likelihoods(batch_ratios, 100.0, before.means, of_slots, before.slots.factors)
     expected = plain_log_likelihood(before.filters.proportions, likelihoods)
     assert judgement.log_likelihood == pytest.approx(expected, rel=1e-12)
-    after = playing.pool.settle(before, judgement, OTHER, playing.reference.ratios(OTHER, UNCUT))
+    after = pool_run.pool.settle(before, judgement, OTHER, pool_run.reference.ratios(OTHER, UNCUT))
     assert after.n_rounds == 44
     slot_ratios = [
-        np.array(plain_pooled(np.exp(-playing.reference.features @ coef), 100.0, shares, [])) * is_used
+        np.array(plain_pooled(np.exp(-pool_run.reference.features @ coef), 100.0, shares, [])) * is_used
         for coef, shares, is_used in zip(after.slots.coefs, after.slots.shares, after.slots.is_used, strict=True)
     ]
-    ratios = np.exp(-playing.reference.features @ OTHER)
+    ratios = np.exp(-pool_run.reference.features @ OTHER)
     pooled = plain_pooled(ratios, 100.0, after.filters.proportions, slot_ratios)
     np.testing.assert_allclose(after.reference_ratios, pooled, rtol=1e-11, atol=1e-12)
 
 
 def test_the_pooled_ratio_of_any_rows_is_that_of_the_reference_on_its_rows():
-    playing = Playing()
+    pool_run = PoolRun()
     for coef, loc in ((ONE, 1.0), (OTHER, -1.0), (ONE, 1.0)):
-        state = playing.run(coef, loc, n_rounds=50)
-        found = playing.pool.ratios(state, playing.reference.features)
+        state = pool_run.run(coef, loc, n_rounds=50)
+        found = pool_run.pool.ratios(state, pool_run.reference.features)
         np.testing.assert_allclose(found, np.minimum(state.reference_ratios, 100.0), rtol=1e-10, atol=1e-12)
         assert state.reference_ratios.mean() == pytest.approx(1.0, abs=1e-9)
 
 
 def test_a_regime_is_remembered_and_recognised():
-    playing = Playing()
-    assert playing.run(ONE, 1.0, n_rounds=48).slots.is_used.tolist() == [True, False, False, False]
-    np.testing.assert_allclose(playing.state.slots.coefs[0], ONE, rtol=1e-12)
+    pool_run = PoolRun()
+    assert pool_run.run(ONE, 1.0, n_rounds=48).slots.is_used.tolist() == [True, False, False, False]
+    np.testing.assert_allclose(pool_run.state.slots.coefs[0], ONE, rtol=1e-12)
     # The estimate now says nothing, and the slot explains the draw_rows.
-    state = playing.run(np.zeros(3), 1.0, n_rounds=6)
+    state = pool_run.run(np.zeros(3), 1.0, n_rounds=6)
     assert state.proportions[N_SHAPES] > 0.5
-    assert np.corrcoef(state.reference_ratios, playing.reference.ratios(ONE, UNCUT))[0, 1] > 0.9
+    assert np.corrcoef(state.reference_ratios, pool_run.reference.ratios(ONE, UNCUT))[0, 1] > 0.9
 
 
 def test_a_regime_like_the_reference_is_not_remembered():
-    playing = Playing()
-    assert not playing.run(0.1 * ONE, 0.1, n_rounds=64).slots.is_used.any()
+    pool_run = PoolRun()
+    assert not pool_run.run(0.1 * ONE, 0.1, n_rounds=64).slots.is_used.any()
 
 
 @pytest.mark.parametrize(("size", "loc"), [(1.0, 1.0), (3.0, 6.0)])
 def test_with_another_estimate_proportions_and_hold_stay(size, loc):
-    playing = Playing()
-    state = playing.run(size * ONE, loc, n_rounds=40)
+    pool_run = PoolRun()
+    state = pool_run.run(size * ONE, loc, n_rounds=40)
     assert (state.hold > 0.0) == (size > 1.0)
-    same = playing.pool.with_estimate(state, playing.reference.ratios(size * ONE, UNCUT))
+    same = pool_run.pool.with_estimate(state, pool_run.reference.ratios(size * ONE, UNCUT))
     assert same.tobytes() == state.reference_ratios.tobytes()
-    ratios = playing.reference.ratios(OTHER, UNCUT)
+    ratios = pool_run.reference.ratios(OTHER, UNCUT)
     expected = plain_pooled(ratios, 100.0, state.proportions, state.slot_ratios)
-    np.testing.assert_allclose(playing.pool.with_estimate(state, ratios), expected, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(pool_run.pool.with_estimate(state, ratios), expected, rtol=1e-11, atol=1e-12)
 
 
 def test_a_slot_that_is_taken_over_starts_without_the_mass_of_its_last_regime():
-    playing = Playing(n_slots=1)
-    playing.run(ONE, 1.0, n_rounds=48)
-    mass = playing.run(np.zeros(3), 1.0, n_rounds=8).proportions[N_SHAPES]
+    pool_run = PoolRun(n_slots=1)
+    pool_run.run(ONE, 1.0, n_rounds=48)
+    mass = pool_run.run(np.zeros(3), 1.0, n_rounds=8).proportions[N_SHAPES]
     assert mass > 0.5
-    while np.array_equal(np.sign(playing.state.slots.coefs[0]), np.sign(ONE)):
-        before = playing.state
-        playing.run(OTHER, -1.0)
-        assert playing.state.n_rounds < 200
+    while np.array_equal(np.sign(pool_run.state.slots.coefs[0]), np.sign(ONE)):
+        before = pool_run.state
+        pool_run.run(OTHER, -1.0)
+        assert pool_run.state.n_rounds < 200
     # What the slot still had, the others have taken over.
     assert before.filters.posteriors[:, N_SHAPES].min() > 0.0
-    assert playing.state.proportions[N_SHAPES] < 0.01
-    assert playing.state.filters.posteriors[:, N_SHAPES].tolist() == [0.0] * 3
-    assert playing.state.proportions.sum() == pytest.approx(1.0, abs=1e-12)
-    assert playing.run(OTHER, -1.0, n_rounds=20).proportions[N_SHAPES] > 0.0
+    assert pool_run.state.proportions[N_SHAPES] < 0.01
+    assert pool_run.state.filters.posteriors[:, N_SHAPES].tolist() == [0.0] * 3
+    assert pool_run.state.proportions.sum() == pytest.approx(1.0, abs=1e-12)
+    assert pool_run.run(OTHER, -1.0, n_rounds=20).proportions[N_SHAPES] > 0.0
 
 
 @pytest.mark.parametrize("n_rounds", [5, LONGEST_LOOK, 3 * LONGEST_LOOK, 3 * LONGEST_LOOK + 7])
 @pytest.mark.parametrize("loc", [1.0, 6.0])
 def test_a_restored_state_is_unchanged(n_rounds, loc):
-    playing = Playing()
-    state = playing.run(3.0 * ONE if loc > 5.0 else ONE, loc, n_rounds)
-    again = playing.pool.restored(state, playing.reference.ratios(state.coef, UNCUT))
+    pool_run = PoolRun()
+    state = pool_run.run(3.0 * ONE if loc > 5.0 else ONE, loc, n_rounds)
+    again = pool_run.pool.restored(state, pool_run.reference.ratios(state.coef, UNCUT))
     assert_same_state(again, state)
     assert (state.hold > 0.0) == (loc > 5.0 and n_rounds >= LONGEST_LOOK), state.hold
 
 
 def test_the_excess_compares_the_stream_with_the_reference_at_every_look():
-    playing = Playing()
-    playing.run(ONE, 1.0, n_rounds=LONGEST_LOOK)
-    first = playing.state.excess
+    pool_run = PoolRun()
+    pool_run.run(ONE, 1.0, n_rounds=LONGEST_LOOK)
+    first = pool_run.state.excess
     sum_of_logs, sum_of_ratios = 0.0, np.zeros(60)
     for _ in range(LONGEST_LOOK):
-        before, batch = playing.state, draw_rows(playing.rng, 3, 1.0)
-        judgement = playing.pool.judge(before, batch)
-        playing.state = playing.pool.settle(before, judgement, ONE, playing.reference.ratios(ONE, UNCUT))
+        before, batch = pool_run.state, draw_rows(pool_run.rng, 3, 1.0)
+        judgement = pool_run.pool.judge(before, batch)
+        pool_run.state = pool_run.pool.settle(before, judgement, ONE, pool_run.reference.ratios(ONE, UNCUT))
         sum_of_logs += judgement.log_likelihood
-        ratios, proportions = playing.reference.ratios(ONE, UNCUT), judgement.filters.proportions
+        ratios, proportions = pool_run.reference.ratios(ONE, UNCUT), judgement.filters.proportions
         sum_of_ratios += plain_pooled(ratios, 100.0, proportions, before.slot_ratios)
     mean = sum_of_ratios / LONGEST_LOOK
     expected = sum_of_logs / LONGEST_LOOK - float(np.mean([r * np.log(r) if r > 0.0 else 0.0 for r in mean]))
-    assert playing.state.excess == pytest.approx(0.5 * (first + expected), rel=1e-9)
+    assert pool_run.state.excess == pytest.approx(0.5 * (first + expected), rel=1e-9)
 
 
 def test_a_look_ends_when_the_regime_does_and_the_round_begins_the_next_look():
-    playing = Playing()
-    playing.run(ONE, 1.0, n_rounds=LONGEST_LOOK)
-    assert playing.state.look.n_rounds == 0
-    playing.run(ONE, 1.0, n_rounds=12)
-    assert playing.state.look.n_rounds == 12
-    before = playing.state
+    pool_run = PoolRun()
+    pool_run.run(ONE, 1.0, n_rounds=LONGEST_LOOK)
+    assert pool_run.state.look.n_rounds == 0
+    pool_run.run(ONE, 1.0, n_rounds=12)
+    assert pool_run.state.look.n_rounds == 12
+    before = pool_run.state
     n_rounds = 0
-    while playing.state.look.n_rounds > n_rounds and n_rounds < 100:
-        n_rounds = playing.state.look.n_rounds
-        after = playing.run(OTHER, -1.0)
+    while pool_run.state.look.n_rounds > n_rounds and n_rounds < 100:
+        n_rounds = pool_run.state.look.n_rounds
+        after = pool_run.run(OTHER, -1.0)
     assert after.look.n_rounds == 1
     assert after.look.n_rows == 3
     assert after.n_rounds < before.n_rounds + 4
@@ -727,7 +727,7 @@ def test_a_look_ends_when_the_regime_does_and_the_round_begins_the_next_look():
 # --- a ratio without a pool is held back by three shapes: 1, its square root and itself -------------------------
 
 
-def play_tempered(sign, loc, n_rounds, seed=0):
+def run_tempered(sign, loc, n_rounds, seed=0):
     """Rounds with the ratio exp(sign x), scaled to mean 1, on a stream around a place."""
     rng, tempered, in_use = np.random.default_rng(seed), start_tempered(), np.ones(41)
     scale = np.exp(sign * TEMPERED_REFERENCE).mean()
@@ -743,7 +743,7 @@ def test_a_ratio_gets_the_mass_if_it_explains_the_batches_and_loses_it_if_it_poi
     start = start_tempered()
     assert start.share == pytest.approx(0.5)
     assert start.ratios(np.ones(3), 100.0).tolist() == [1.0] * 3
-    tempered, ratios, in_use = play_tempered(sign, 1.0, 60)
+    tempered, ratios, in_use = run_tempered(sign, 1.0, 60)
     if sign > 0.0:
         assert tempered.share > 0.9
         assert np.corrcoef(ratios, in_use)[0, 1] > 0.99
@@ -768,7 +768,7 @@ def test_its_rounds_are_those_of_the_equations():
 
 
 def test_on_another_reference_the_mass_stays_and_the_mean_is_one_again():
-    tempered, _, _ = play_tempered(1.0, 1.0, 60)
+    tempered, _, _ = run_tempered(1.0, 1.0, 60)
     ratios = np.exp(np.linspace(0.0, 3.0, 25))
     moved, in_use = tempered.on_reference(ratios, 100.0)
     assert moved.share == tempered.share

@@ -49,8 +49,8 @@ def vars_of(thing):
     return getattr(thing, "__dict__", {})
 
 
-def play_locked(rounds, d, batch_sizes, seed):
-    """Play rounds; whatever a round is given is read-only, and what it was given before is as it was."""
+def run_locked(rounds, d, batch_sizes, seed):
+    """Run rounds; whatever a round is given is read-only, and what it was given before is as it was."""
     rng = np.random.default_rng(seed)
     lock(rounds)
     lock(rounds.settings)
@@ -78,14 +78,14 @@ def play_locked(rounds, d, batch_sizes, seed):
 def test_rounds_write_into_nothing_they_are_given(d, loss, batch_sizes, start, meta_range, min_interval, radius, seed):
     setup = Setup(loss=loss, start=start, meta_range=meta_range, min_interval=min_interval, radius=radius)
     reference = prepare_reference(feature_rows(np.random.default_rng(seed), 60, d), LOSSES[loss])
-    play_locked(choose_rounds(setup.settings(d), reference), d, batch_sizes, seed)
+    run_locked(choose_rounds(setup.settings(d), reference), d, batch_sizes, seed)
 
 
 @pytest.mark.parametrize("d", WIDTHS.values(), ids=WIDTHS)
 def test_plain_rounds_write_into_nothing_they_are_given(d):
     reference = prepare_reference(feature_rows(np.random.default_rng(0), 60, d), Logistic())
     rounds = PaperRounds(Setup().settings(d), reference, lambda n, coef: start_learners(n, coef, 1.0))
-    play_locked(rounds, d, [2] * 20, 0)
+    run_locked(rounds, d, [2] * 20, 0)
 
 
 @pytest.mark.parametrize("metric", [FULL, DIAGONAL, LOW_RANK])

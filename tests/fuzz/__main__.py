@@ -2,7 +2,7 @@
 
 Cases run fit, adapt, predict, labels, backtest, report and status.
 
-``python -m tests.fuzz --cases 100000 --seed 0 --jobs 2`` plays cases 0 to 99,999; ``--case K`` plays one of them again
+``python -m tests.fuzz --cases 100000 --seed 0 --jobs 2`` runs cases 0 to 99,999; ``--case K`` runs one of them again
 and shows its commands.
 
 It is a plain generator with a seed rather than Hypothesis or Atheris. A case is a little story (write files, run a
@@ -31,22 +31,22 @@ from pathlib import Path
 for _name in ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
-from tests.fuzz.cases import Outcome, play_case, play_part  # noqa: E402
+from tests.fuzz.cases import Outcome, run_case, run_part  # noqa: E402
 
 _CASES_AT_ONCE = 20
 
 
-def play_cases(seed: int, numbers: range, n_jobs: int) -> Iterator[list[Outcome]]:
-    """Play cases by their numbers, and yield what became of them, some at a time."""
+def run_cases(seed: int, numbers: range, n_jobs: int) -> Iterator[list[Outcome]]:
+    """Run cases by their numbers, and yield what became of them, some at a time."""
     parts = (numbers[first : first + _CASES_AT_ONCE] for first in range(0, len(numbers), _CASES_AT_ONCE))
     while part := next(parts, None):
         yield from _outcomes_of_pool(seed, chain([part], parts), n_jobs)
 
 
 def _outcomes_of_pool(seed: int, parts: Iterator[range], n_jobs: int) -> Iterator[list[Outcome]]:
-    """Play parts until there are no more, or a process crashes; then all that was being played has failed."""
+    """Run parts until there are no more, or a process crashes; then all that was being run has failed."""
     with ProcessPoolExecutor(n_jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        running = {pool.submit(play_part, seed, part): part for part in islice(parts, 2 * n_jobs)}
+        running = {pool.submit(run_part, seed, part): part for part in islice(parts, 2 * n_jobs)}
         while running:
             finished, _ = wait(running, return_when=FIRST_COMPLETED)
             try:
@@ -56,20 +56,20 @@ def _outcomes_of_pool(seed: int, parts: Iterator[range], n_jobs: int) -> Iterato
                 return
             for each in finished:
                 del running[each]
-            running |= {pool.submit(play_part, seed, part): part for part in islice(parts, len(finished))}
+            running |= {pool.submit(run_part, seed, part): part for part in islice(parts, len(finished))}
 
 
 def _crash(part: range) -> Outcome:
-    problem = f"a process crashed while the cases {part.start} to {part.stop - 1} were played, or others beside them"
+    problem = f"a process crashed while the cases {part.start} to {part.stop - 1} were run, or others beside them"
     return Outcome(part.start, "crash", "", [], [], [problem])
 
 
-def _play_many(seed: int, numbers: range, n_jobs: int) -> int:
-    """Play cases, and sum up; Ctrl-C sums up those played so far."""
+def _run_many(seed: int, numbers: range, n_jobs: int) -> int:
+    """Run cases, and sum up; Ctrl-C sums up those run so far."""
     cases, commands, failed = Counter[str](), Counter[str](), list[int]()
     code, start = 0, time.monotonic()
     try:
-        for outcome in chain.from_iterable(play_cases(seed, numbers, n_jobs)):
+        for outcome in chain.from_iterable(run_cases(seed, numbers, n_jobs)):
             cases[f"{outcome.plot:22} {outcome.table_format}"] += 1
             commands.update(outcome.commands)
             if outcome.problems:
@@ -88,8 +88,8 @@ def _play_many(seed: int, numbers: range, n_jobs: int) -> int:
     return code or int(bool(failed))
 
 
-def _play_one(seed: int, number: int, folder: Path) -> int:
-    outcome, runs = play_case(seed, number, kept=folder)
+def _run_one(seed: int, number: int, folder: Path) -> int:
+    outcome, runs = run_case(seed, number, kept=folder)
     print(f"{outcome.plot}, {outcome.table_format}; {', '.join(outcome.done)}; in {folder}")
     for run in runs:
         print(f"$ accous {shlex.join(run.arguments)}\n{run.out}{run.err}(exit code {run.exit_code})")
@@ -104,12 +104,12 @@ def _main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first one")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--case", type=int, help="play this one alone, and show what it does")
+    parser.add_argument("--case", type=int, help="run this one alone, and show what it does")
     parser.add_argument("--folder", type=Path, default=Path("fuzz-case"), help="where --case leaves its files")
     asked = parser.parse_args()
     if asked.case is not None:
-        return _play_one(asked.seed, asked.case, asked.folder)
-    return _play_many(asked.seed, range(asked.first, asked.first + asked.cases), asked.jobs)
+        return _run_one(asked.seed, asked.case, asked.folder)
+    return _run_many(asked.seed, range(asked.first, asked.first + asked.cases), asked.jobs)
 
 
 if __name__ == "__main__":

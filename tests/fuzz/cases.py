@@ -616,8 +616,8 @@ def draw_plot(random: Random, table_format: str) -> Callable[[Scene], None]:
     return random.choice([plot for plot, formats, weight in PLOTS if table_format in formats for _ in range(weight)])
 
 
-def play_case(seed: int, number: int, *, kept: Path | None = None) -> tuple[Outcome, list[Run]]:
-    """Play a case in a folder of its own; ``kept`` is a folder to leave it in."""
+def run_case(seed: int, number: int, *, kept: Path | None = None) -> tuple[Outcome, list[Run]]:
+    """Run a case in a folder of its own; ``kept`` is a folder to leave it in."""
     random = Random(f"{seed}/{number}")
     table_format = FORMATS[number % len(FORMATS)]
     plot = draw_plot(random, table_format)
@@ -639,6 +639,6 @@ def play_case(seed: int, number: int, *, kept: Path | None = None) -> tuple[Outc
     return Outcome(number, plot.__name__, table_format, scene.done, commands, scene.problems), scene.runs
 
 
-def play_part(seed: int, numbers: range) -> list[Outcome]:
-    """Play cases one after the other, in a process that may be another one."""
-    return [play_case(seed, number)[0] for number in numbers]
+def run_part(seed: int, numbers: range) -> list[Outcome]:
+    """Run cases one after the other, in a process that may be another one."""
+    return [run_case(seed, number)[0] for number in numbers]

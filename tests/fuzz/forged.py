@@ -318,7 +318,7 @@ def read_idempotency(content: bytes, _: Random) -> None:
         service_log.load_idempotency(path, "log")
 
 
-# --- Playing
+# --- Running
 
 
 FORMATS: dict[str, tuple[Callable[[Random], bytes], Callable[[bytes, Random], None]]] = {

@@ -82,18 +82,18 @@ def test_a_point_that_the_kernel_cannot_project_is_projected_all_the_same(adapte
     assert np.linalg.norm(stack.coefs[0, 0]) == pytest.approx(radius, rel=1e-5)
 
 
-def test_one_call_of_the_kernel_plays_a_round_of_many_keys(adapter, monkeypatch):
-    played = []
-    kernel = rounds.play_learners_of_keys
+def test_one_call_of_the_kernel_runs_a_round_of_many_keys(adapter, monkeypatch):
+    n_active = []
+    kernel = rounds.run_learners_of_keys
 
     def counting(active, *arguments):
-        played.append(len(active))
+        n_active.append(len(active))
         kernel(active, *arguments)
 
-    monkeypatch.setattr(rounds, "play_learners_of_keys", counting)
+    monkeypatch.setattr(rounds, "run_learners_of_keys", counting)
     keys = np.repeat(np.arange(128), 10)
     adapter.step_many({}, keys, None, drifting(len(keys), 2))
-    assert played == [64, 64, 64, 64]
+    assert n_active == [64, 64, 64, 64]
 
 
 @pytest.mark.parametrize("make_frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])

@@ -20,7 +20,7 @@ from accous import AdaptiveClassifier, AdaptiveRegressor, backtest
 from accous.exceptions import DataError, DataWarning, ParameterError
 from accous.model.backtest import CUTS, FEWEST_ROWS
 from accous.model.order import read_order
-from tests.classifiers import customer_encoder, customers, drifting_batches, labelled_rows, play
+from tests.classifiers import customer_encoder, customers, drifting_batches, labelled_rows, run_rounds
 
 N_ROWS = 600
 
@@ -93,7 +93,7 @@ def test_the_adapted_error_is_that_of_predictions_made_before_each_round():
 
 
 def test_the_same_seed_gives_the_same_bits_and_the_model_is_not_changed(found):
-    model = play(AdaptiveClassifier(random_state=0).fit(*labelled_rows()), drifting_batches(5))
+    model = run_rounds(AdaptiveClassifier(random_state=0).fit(*labelled_rows()), drifting_batches(5))
     before = pickle.dumps(model)
     assert pickle.dumps(backtest(model, *exchangeable()).looks) == pickle.dumps(found.looks)
     assert pickle.dumps(model) == before
@@ -439,7 +439,7 @@ def test_fit_replays_rows_that_have_an_order_and_learns_the_same_model():
 @pytest.mark.parametrize("order", [True, np.arange(99)], ids=["in order", "times"])
 def test_an_order_of_too_few_rows_is_said_to_be_too_short(order):
     X, y = exchangeable()
-    model = play(AdaptiveClassifier(adaptation="always").fit(X[:99], y[:99], order=order), drifting_batches(5))
+    model = run_rounds(AdaptiveClassifier(adaptation="always").fit(X[:99], y[:99], order=order), drifting_batches(5))
     assert model.backtest_ is None
     assert AdaptiveClassifier().fit(X[:100], y[:100], order=True).backtest_ is not None
 
@@ -455,6 +455,6 @@ def test_an_order_of_too_few_rows_is_said_to_be_too_short(order):
 )
 def test_what_the_model_makes_of_it(rows, order, state, guard):
     model = AdaptiveClassifier().fit(*rows(), order=order)
-    play(model, [exchangeable(20, seed=each)[0] for each in range(20)])
+    run_rounds(model, [exchangeable(20, seed=each)[0] for each in range(20)])
     assert model.rules_.guard.name == guard
     assert model.status_.state == state

@@ -17,7 +17,7 @@ from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio
 from accous.diagnostics.drift import ReferenceNeighbours
 from accous.model.watching import BLOCK_ROWS, MAX_BYTES, MAX_ROWS, NO_ROWS, recent_from_plain
 from accous.ratio.one_step import ULSIF
-from tests.classifiers import play
+from tests.classifiers import run_rounds
 
 # --- the last rows: the right ones, whatever the batches, and never changed afterwards ----------------------
 
@@ -123,7 +123,7 @@ def with_constant(model):
     ids=str,
 )
 def test_a_constant_that_moves_is_seen_by_every_kind_of_classifier(model):
-    play(with_constant(model), (frame(number, 5, constant=2.0) for number in range(1, 121)))
+    run_rounds(with_constant(model), (frame(number, 5, constant=2.0) for number in range(1, 121)))
     assert [(found.column, found.share) for found in model.drift_.coverage.columns] == [("c", 1.0)]
     assert model.drift_.coverage.share_outside == 1.0
     assert model.drift_.coverage.drift_strength > 0.99
@@ -259,4 +259,4 @@ def test_models_without_a_memory_and_streams_that_stand_still_have_no_regimes(se
     assert follow(1, **settings).regimes_ == ()
     X = np.random.default_rng(1).normal(size=(400, 3))
     still = AdaptiveClassifier().fit(X, X[:, 0] + X[:, 1] > 0)
-    assert play(still, np.random.default_rng(2).normal(size=(160, 3, 3))).regimes_ == ()
+    assert run_rounds(still, np.random.default_rng(2).normal(size=(160, 3, 3))).regimes_ == ()

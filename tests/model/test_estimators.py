@@ -23,7 +23,15 @@ from sklearn.utils.estimator_checks import check_estimator, parametrize_with_che
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
 from accous.streams import GaussianStream, SquareShift
 from tests.budgets import rest_slow
-from tests.classifiers import PROBE, customer_encoder, customers, drifting_batches, labelled_rows, play, shown_state
+from tests.classifiers import (
+    PROBE,
+    customer_encoder,
+    customers,
+    drifting_batches,
+    labelled_rows,
+    run_rounds,
+    shown_state,
+)
 
 NAMES = ["age", "height", "weight"]
 
@@ -87,8 +95,8 @@ each_reader = pytest.mark.parametrize(
 each_frame = pytest.mark.parametrize("make_frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
 
 
-def play_rounds(model, n_rounds, seed=1, to_input=np.asarray):
-    return play(model, map(to_input, drifting_batches(n_rounds, seed=seed)))
+def run_some(model, n_rounds, seed=1, to_input=np.asarray):
+    return run_rounds(model, map(to_input, drifting_batches(n_rounds, seed=seed)))
 
 
 def framed(make_frame, names=NAMES):
@@ -127,7 +135,7 @@ def test_fits_clones_pickles_and_parameters(model):
     assert AdaptiveClassifier().set_params(**before).get_params(deep=False) == before
     assert model.fit(*labelled_rows()) is model
     assert model.adapt(PROBE[:1]) is model
-    play_rounds(model.fit(*labelled_rows()), 6)
+    run_some(model.fit(*labelled_rows()), 6)
     after = model.get_params(deep=False)
     assert before.keys() == after.keys()
     assert all(before[name] is after[name] for name in before)
@@ -136,9 +144,9 @@ def test_fits_clones_pickles_and_parameters(model):
     assert not hasattr(copy, "n_features_in_")
     assert not hasattr(copy, "n_rounds_")
     expected = shown_state(model, PROBE)
-    assert shown_state(play_rounds(copy.fit(*labelled_rows()), 6), PROBE) == expected
+    assert shown_state(run_some(copy.fit(*labelled_rows()), 6), PROBE) == expected
     assert shown_state(travels, PROBE) == expected
-    assert shown_state(play_rounds(travels, 9, seed=2), PROBE) == shown_state(play_rounds(model, 9, seed=2), PROBE)
+    assert shown_state(run_some(travels, 9, seed=2), PROBE) == shown_state(run_some(model, 9, seed=2), PROBE)
 
 
 def test_every_parameter_of_the_far_model_differs_from_its_default():
@@ -151,7 +159,7 @@ def test_parameters_of_the_parts_can_be_set_from_outside():
     model = AdaptiveClassifier(LogisticRegression(), OnlineDensityRatio())
     model.set_params(estimator__C=1e-6, ratio__max_ratio=2.0).fit(*labelled_rows())
     assert np.abs(model.estimator_.coef_).max() < 1e-3
-    assert play_rounds(model, 10).ratio_.reference_ratio_.max() <= 2.0
+    assert run_some(model, 10).ratio_.reference_ratio_.max() <= 2.0
 
 
 RANDOM_PARTS = AdaptiveClassifier(
@@ -161,12 +169,12 @@ RANDOM_PARTS = AdaptiveClassifier(
 
 @pytest.mark.parametrize("model", [AdaptiveClassifier(), RANDOM_PARTS], ids=["defaults", "random parts"])
 def test_the_same_seeds_give_the_same_bits(model):
-    first, second = (play_rounds(clone(model).fit(*labelled_rows()), 12) for _ in range(2))
+    first, second = (run_some(clone(model).fit(*labelled_rows()), 12) for _ in range(2))
     assert shown_state(first, PROBE) == shown_state(second, PROBE)
 
 
 def test_asking_changes_nothing():
-    model = play_rounds(AdaptiveClassifier(refit="always").fit(*labelled_rows()), 6)
+    model = run_some(AdaptiveClassifier(refit="always").fit(*labelled_rows()), 6)
     assert model.performance().value > 0.0
     before = pickle.dumps(model)
     shown_state(model, 1e6 * PROBE)
@@ -226,10 +234,10 @@ def test_answers_have_scikit_learns_shapes_also_for_no_rows(estimator, n_classes
 
 
 def test_a_copy_is_its_own_and_a_model_is_freed_when_nobody_holds_it():
-    original = play_rounds(AdaptiveClassifier().fit(*labelled_rows()), 5)
+    original = run_some(AdaptiveClassifier().fit(*labelled_rows()), 5)
     other, (X, y) = copy.copy(original), labelled_rows()
     original.fit(X[:, :2], y)
-    play(other, drifting_batches(40, n_rows=8))
+    run_rounds(other, drifting_batches(40, n_rows=8))
     assert other.n_rounds_ == 45
     watched = weakref.ref(other)
     gc.disable()
@@ -264,7 +272,7 @@ LABEL_KINDS = {
 def test_labels_of_any_kind_come_back_as_they_were(convert, estimator):
     X, y = labelled_rows()
     numbers, model = (
-        play(AdaptiveClassifier(estimator).fit(X, labels), drifting_batches(8)) for labels in (y, convert(y))
+        run_rounds(AdaptiveClassifier(estimator).fit(X, labels), drifting_batches(8)) for labels in (y, convert(y))
     )
     kinds = np.unique(np.asarray(convert(y)))
     assert model.classes_.tolist() == kinds.tolist()
@@ -277,7 +285,7 @@ def test_labels_of_any_kind_come_back_as_they_were(convert, estimator):
 def test_classes_seen_once_are_learned(estimator):
     X, y = labelled_rows(n_rows=60)
     y[:3] = [7, 8, 9]
-    model = play(AdaptiveClassifier(estimator, refit="always").fit(X, y), drifting_batches(12))
+    model = run_rounds(AdaptiveClassifier(estimator, refit="always").fit(X, y), drifting_batches(12))
     assert model.classes_.tolist() == [0, 1, 7, 8, 9]
     assert np.all(np.isfinite(model.predict_proba(PROBE)))
     assert 0.0 < model.performance().value < 1.0
@@ -287,7 +295,7 @@ def test_classes_seen_once_are_learned(estimator):
 @pytest.mark.parametrize("estimator", [None, LogisticRegression()], ids=["ours", "foreign"])
 def test_a_reference_of_two_rows_is_enough(X, estimator):
     model = AdaptiveClassifier(estimator, refit="always").fit(X, ["a", "b"])
-    play(model, drifting_batches(12, n_features=2))
+    run_rounds(model, drifting_batches(12, n_features=2))
     assert model.n_rounds_ == 12
     assert np.all(np.isfinite(model.predict_proba(PROBE[:, :2])))
     assert np.isnan(model.performance().value)
@@ -298,7 +306,7 @@ def test_a_reference_of_two_rows_is_enough(X, estimator):
 def test_columns_in_any_unit_are_fitted(n_classes, unit):
     X, y = labelled_rows(n_classes=n_classes)
     model = AdaptiveClassifier(refit="always").fit(X * unit, y)
-    play(model, [batch * unit for batch in drifting_batches(10)])
+    run_rounds(model, [batch * unit for batch in drifting_batches(10)])
     assert np.all(np.isfinite(model.predict_proba(PROBE * unit)))
     assert 0.0 < model.performance().value < 1.0
 
@@ -308,7 +316,7 @@ def test_columns_in_any_unit_are_fitted(n_classes, unit):
 def test_a_large_reference_is_fitted_and_adapted(n_classes):
     X, y = labelled_rows(n_rows=200_000, n_features=20, n_classes=n_classes)
     model = AdaptiveClassifier(refit="always").fit(X, y)
-    play(model, drifting_batches(3, n_features=20))
+    run_rounds(model, drifting_batches(3, n_features=20))
     assert model.n_refits_ == 3
     assert model.performance().value == pytest.approx(np.mean(model.predict(X) != y), abs=0.01)
 
@@ -320,8 +328,8 @@ def test_a_large_reference_is_fitted_and_adapted(n_classes):
 @pytest.mark.parametrize("model", rest_slow([*ONE_OF_EACH, *OTHER_SETTINGS, FAR_FROM_DEFAULTS], len(ONE_OF_EACH)))
 def test_a_frame_gives_what_its_array_gives(model, make_frame):
     (X, y), to_frame = labelled_rows(), framed(make_frame)
-    of_frame = play_rounds(clone(model).fit(to_frame(X), y), 8, to_input=to_frame)
-    of_array = play_rounds(clone(model).fit(X, y), 8)
+    of_frame = run_some(clone(model).fit(to_frame(X), y), 8, to_input=to_frame)
+    of_array = run_some(clone(model).fit(X, y), 8)
     np.testing.assert_allclose(of_frame.reference_weight_, of_array.reference_weight_, rtol=1e-8)
     np.testing.assert_allclose(of_frame.predict_proba(to_frame(PROBE)), of_array.predict_proba(PROBE), rtol=1e-4)
     assert list(of_frame.feature_names_in_) == NAMES
@@ -338,7 +346,7 @@ WRONG_COLUMNS = {
 @each_reader
 def test_wrong_columns_are_named_and_change_nothing(model, make_frame):
     (X, y), to_frame = labelled_rows(), framed(make_frame)
-    model = play_rounds(clone(model).fit(to_frame(X), y), 6, to_input=to_frame)
+    model = run_some(clone(model).fit(to_frame(X), y), 6, to_input=to_frame)
     before = shown_state(model, to_frame(PROBE))
     for names, named in WRONG_COLUMNS.values():
         batch = make_frame({name: np.ones(4) for name in names})
@@ -364,8 +372,8 @@ def test_other_number_types_are_read_as_double(model, dtype):
 @each_reader
 def test_lists_are_read_as_arrays(model):
     X, y = labelled_rows()
-    of_list = play_rounds(clone(model).fit(X.tolist(), y.tolist()), 6, to_input=np.ndarray.tolist)
-    of_array = play_rounds(clone(model).fit(X, y), 6)
+    of_list = run_some(clone(model).fit(X.tolist(), y.tolist()), 6, to_input=np.ndarray.tolist)
+    of_array = run_some(clone(model).fit(X, y), 6)
     assert shown_state(of_list, PROBE) == shown_state(of_array, PROBE)
 
 
@@ -377,9 +385,9 @@ def test_input_is_not_kept_by_reference(model, changed):
     given = {"X": X.copy(), "y": y.copy(), "sample_weight": np.linspace(0.5, 1.5, len(X))}
     batch = drifting_batches(1)[0]
     models = [clone(model).set_params(refit="always").fit(**given).adapt(batch) for _ in range(2)]
-    expected = shown_state(play_rounds(models[0], 9), PROBE)
+    expected = shown_state(run_some(models[0], 9), PROBE)
     (given | {"batch": batch})[changed][::2] = 1
-    assert shown_state(play_rounds(models[1], 9), PROBE) == expected
+    assert shown_state(run_some(models[1], 9), PROBE) == expected
 
 
 @each_reader

@@ -30,7 +30,7 @@ def make_model(estimator=None, n_reference=300, **parameters):
     return AdaptiveClassifier(estimator, random_state=0, **parameters).fit(X, y, order=False)
 
 
-def play(model, n_windows=6, n_labels=100, sign=-1.0):
+def run_rounds(model, n_windows=6, n_labels=100, sign=-1.0):
     """Windows of a thousand rows with another relation of label and inputs, and some labels of each."""
     for window in range(n_windows):
         X, y = make_rows(1_000, 10 + window, sign)
@@ -45,7 +45,7 @@ def test_a_model_recovers_where_the_label_has_turned_round(estimator):
     model = make_model(estimator, 600)
     X, y = make_rows(1_000, 99, -1.0)
     assert np.mean(model.predict(X) != y) > 0.9
-    assert np.mean(play(model).predict(X) != y) < 0.15
+    assert np.mean(run_rounds(model).predict(X) != y) < 0.15
     assert np.mean(model.predict_fixed(X) != y) > 0.9
     last = model.learned_[-1]
     assert (last.round, last.row, last.n_new) == (6, 6_000, 100)
@@ -67,7 +67,7 @@ def test_numbers_are_learned_too():
 
 
 def test_labels_that_tell_nothing_new_change_little():
-    model = play(make_model(n_reference=1_000), sign=1.0)
+    model = run_rounds(make_model(n_reference=1_000), sign=1.0)
     X, y = make_rows(2_000, 99)
     assert abs(np.mean(model.predict(X) != y) - np.mean(model.predict_fixed(X) != y)) < 0.01
 
@@ -131,7 +131,7 @@ def test_labels_of_another_type_are_errors_and_no_classes():
 
 @pytest.mark.parametrize("estimator", [None, "auto", RandomForestClassifier(20, random_state=0)])
 def test_a_saved_model_goes_on_bit_by_bit(estimator, tmp_path):
-    model = play(make_model(estimator, 600), n_windows=2)
+    model = run_rounds(make_model(estimator, 600), n_windows=2)
     X, y = make_rows(30, 5, -1.0)
     model.observe(X, y)  # some wait to be learned
     accous.save(model, tmp_path / "model")
@@ -203,7 +203,7 @@ def test_labels_of_a_certain_kind_are_learned_and_do_not_measure():
 
 
 def test_what_was_learned_can_be_seen():
-    model = play(make_model(), n_windows=3)
+    model = run_rounds(make_model(), n_windows=3)
     found = model.snapshot().to_json()["learning"]
     assert (found["labels"], found["waiting"], len(found["events"])) == (300, 0, 3)
     assert found["experts"]["learned from labels"] == model.learned_[-1].weight > 0.9

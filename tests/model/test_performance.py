@@ -37,7 +37,7 @@ def numbers(seed, n, *, offset=0.0):
     return X, X @ COEFS + offset + rng.normal(size=n)
 
 
-def play(model, n_rounds, seed=1, *, observe=False, make=draw, **kwargs):
+def run_rounds(model, n_rounds, seed=1, *, observe=False, make=draw, **kwargs):
     X, y = make(seed, 20 * n_rounds, **kwargs)
     for rows in np.split(np.arange(len(X)), n_rounds):
         predicted = model.predict(X[rows])
@@ -102,7 +102,7 @@ def test_before_the_first_row_nothing_is_said_but_the_value_at_fit(model):
 def test_functions_are_told_of_changes_once_and_not_kept(model, caplog):
     told, others = [], []
     model.on_status(lambda _: 1 / 0).on_status(told.append).on_status(others.append)
-    play(model, 40)
+    run_rounds(model, 40)
     assert [each.state for each in told] == ["healthy"]
     assert "failed" in caplog.text
     X, y = draw(7, 300)
@@ -124,10 +124,10 @@ def test_all_labels_of_recent_rows_give_their_error(model):
 
 
 def test_a_standing_stream_is_healthy_without_labels_and_with_them(model):
-    play(model, 40)
+    run_rounds(model, 40)
     assert model.status_.state == "healthy"
     assert model.status_.reasons[0].code == "inputs_as_before"
-    play(model, 30, seed=2, observe=True)
+    run_rounds(model, 30, seed=2, observe=True)
     status = model.status_
     assert (status.state, status.reasons[0].code, status.alarm) == ("healthy", "labels_within", False)
     assert model.performance().basis == "labels"
@@ -141,21 +141,21 @@ def test_a_model_that_has_learned_nothing_is_told_so():
 
 
 def test_without_an_order_of_time_nothing_is_healthy_before_labels():
-    model = play(AdaptiveClassifier().fit(*draw(0, 900), order=False), 30)
+    model = run_rounds(AdaptiveClassifier().fit(*draw(0, 900), order=False), 30)
     assert (model.status_.state, model.status_.reasons[0].code) == ("uncertain", "no_backtest")
     assert model.status_.advice.n >= 50
-    assert play(model, 30, seed=2, observe=True).status_.state == "healthy"
+    assert run_rounds(model, 30, seed=2, observe=True).status_.state == "healthy"
 
 
 def test_labels_show_a_changed_concept_and_the_alarm_goes_off(model):
-    play(model, 30, observe=True)
+    run_rounds(model, 30, observe=True)
     assert not model.status_.alarm
-    play(model, 30, seed=2, observe=True, is_turned=True)
+    run_rounds(model, 30, seed=2, observe=True, is_turned=True)
     status = model.status_
     assert (status.state, status.reasons[0].code, status.advice.code) == ("degraded", "labels_beyond", "learn")
     assert status.alarm
     assert 30 < status.alarm_since < 45
-    assert play(model, 1, seed=3).status_.alarm_since == status.alarm_since
+    assert run_rounds(model, 1, seed=3).status_.alarm_since == status.alarm_since
 
 
 def test_a_model_that_learns_is_measured_by_what_it_predicted_before():
@@ -172,10 +172,10 @@ def test_a_model_that_learns_is_measured_by_what_it_predicted_before():
 
 def test_numbers_are_judged_by_their_residuals():
     model = AdaptiveRegressor().fit(*numbers(0, 900), order=True)
-    play(model, 30, make=numbers)
+    run_rounds(model, 30, make=numbers)
     assert model.status_.state == "healthy"
     assert model.performance().value == pytest.approx(model.performance().at_fit, rel=0.15)
-    play(model, 30, seed=2, observe=True, make=numbers, offset=4.0)
+    run_rounds(model, 30, seed=2, observe=True, make=numbers, offset=4.0)
     assert (model.status_.state, model.status_.alarm) == ("degraded", True)
     # Labels of before the change still count a little.
     assert model.performance("bias").value == pytest.approx(-4.0, abs=1.0)
@@ -223,7 +223,7 @@ def test_old_labels_fade(model):
     X, y = draw(7, 400)
     model.adapt(X).observe(X, y, learn=False)
     assert model.performance().n_labels == 400
-    assert play(model, 100, seed=8).performance().basis == "expected"
+    assert run_rounds(model, 100, seed=8).performance().basis == "expected"
 
 
 def test_predictions_of_then_are_what_is_measured(model):
@@ -268,7 +268,7 @@ def test_frames_of_a_users_estimator_are_estimated_from_weighted_held_out_rows()
 
 def test_an_estimator_without_probabilities_has_an_error_and_no_ranks():
     model = AdaptiveClassifier(RidgeClassifier()).fit(*draw(0, 600), order=True)
-    play(model, 20, observe=True)
+    run_rounds(model, 20, observe=True)
     assert model.performance().value == pytest.approx(model.performance().at_fit, abs=0.06)
     assert model.performance("recall").basis == "labels"
     for name in ("roc_auc", "log_loss"):
@@ -286,7 +286,7 @@ def test_metric_cost_threshold_and_tolerance_are_read():
     predicted = (held.probabilities[:, 1] >= 0.2).astype(int)
     assert model.performance().at_fit == pytest.approx(np.array(costs)[y[held.rows], predicted].mean())
     lenient = AdaptiveClassifier(tolerance=0.9).fit(X, y, order=True)
-    assert play(lenient, 40, observe=True, is_turned=True).status_.state == "healthy"
+    assert run_rounds(lenient, 40, observe=True, is_turned=True).status_.state == "healthy"
     for given, message in (
         ({"metric": "accuracy"}, "no metric 'accuracy'"),
         ({"metric": 3}, "name of a metric"),
@@ -354,7 +354,7 @@ def test_a_tiny_reference_says_that_nothing_is_known():
 
 
 def test_json_has_everything_that_surfaces_ask_for(model):
-    play(model, 40, observe=True, shift=1.5)
+    run_rounds(model, 40, observe=True, shift=1.5)
     found = model.snapshot().to_json(["roc_auc", "recall:1"], by="x0")
     json.dumps(found, allow_nan=False)
     keys = "state alarm alarm_since metric value low high basis at_fit n_labels rounds rows reasons advice metrics"
@@ -367,29 +367,29 @@ def test_json_has_everything_that_surfaces_ask_for(model):
 
 
 def test_reading_twice_and_in_another_order_says_the_same(fitted):
-    first, second = (play(copy(fitted), 30, observe=True) for _ in range(2))
+    first, second = (run_rounds(copy(fitted), 30, observe=True) for _ in range(2))
     names = ("f1", "error", "roc_auc")
     assert [first.performance(name) for name in names] == [second.performance(name) for name in names[::-1]][::-1]
     assert first.status_ == second.status_ == first.snapshot().status
 
 
 def test_blocks_without_labels_are_bet_on_once_the_status_was_read(model):
-    play(model, 10)
+    run_rounds(model, 10)
     assert model.state_.alarm is None
     before = model.status_
-    play(model, 10, seed=2)
+    run_rounds(model, 10, seed=2)
     watch = model.state_.alarm
     assert not before.alarm
     assert watch.n_closed == model.state_.recent.n_closed == 6
     assert watch.process.rounds == 6
-    plain = play(model, 30, seed=3).state_.alarm.process.stakes
+    plain = run_rounds(model, 30, seed=3).state_.alarm.process.stakes
     assert max(plain) < 0.5  # on a standing stream the money dwindles
 
 
 def test_the_history_notes_what_was_read_after_a_round(model, tmp_path):
-    play(model, 3)
+    run_rounds(model, 3)
     first = model.performance()
-    play(model, 2, seed=2)
+    run_rounds(model, 2, seed=2)
     status = model.status_
     accous.save(model, tmp_path)
     for one in (model, accous.load(tmp_path)):
@@ -405,14 +405,14 @@ def test_the_history_notes_what_was_read_after_a_round(model, tmp_path):
 def test_labels_and_alarm_survive_a_file_bit_for_bit(kind, tmp_path):
     make = draw if kind == "classes" else numbers
     model = (AdaptiveClassifier if kind == "classes" else AdaptiveRegressor)().fit(*make(0, 500), order=True)
-    play(model, 20, observe=True, make=make)
+    run_rounds(model, 20, observe=True, make=make)
     assert model.status_.state
-    play(model, 5, seed=4, make=make)
+    run_rounds(model, 5, seed=4, make=make)
     assert model.status_.state
     accous.save(model, tmp_path)
     loaded = accous.load(tmp_path)
     for one in (model, loaded):
-        play(one, 10, seed=5, observe=True, make=make)
+        run_rounds(one, 10, seed=5, observe=True, make=make)
     assert json.dumps(loaded.snapshot().to_json()) == json.dumps(model.snapshot().to_json())
     assert loaded.state_.alarm == model.state_.alarm
     for name, value in to_plain(model.state_.labelled).items():
@@ -432,7 +432,7 @@ FORGED = {
 
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
 def test_forged_labels_are_refused(model, forged):
-    play(model, 2, observe=True)
+    run_rounds(model, 2, observe=True)
     plain = to_plain(model.state_.labelled)
     assert len(labelled_from_plain(plain, model.task_)) == 40
     with pytest.raises(ValueError, match="labelled rows"):
@@ -441,7 +441,7 @@ def test_forged_labels_are_refused(model, forged):
 
 @pytest.mark.parametrize("forged", [{"limit": 0.0}, {"stakes": [1.0]}, {"stakes": [np.inf] * 5}, {"since": 3}])
 def test_a_forged_alarm_is_refused(model, forged):
-    play(model, 2, observe=True)
+    run_rounds(model, 2, observe=True)
     plain = to_plain(model.state_.alarm)
     assert alarm_from_plain(plain) == model.state_.alarm
     with pytest.raises(ValueError, match="alarm"):
@@ -460,7 +460,7 @@ def test_rows_with_missing_numbers_are_measured_as_they_are_predicted():
 def test_labelled_rows_are_bounded(model):
     X, y = draw(3, 5000)
     assert len(copy(model).observe(X, y, learn=False).state_.labelled) == 4000
-    play(model, 1, observe=True)
+    run_rounds(model, 1, observe=True)
     rows = model.state_.labelled
     many = replace(rows, **{name: np.repeat(value, 300, axis=0) for name, value in to_plain(rows).items()})
     assert len(rows.after(many)) == 4000

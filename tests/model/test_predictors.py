@@ -40,7 +40,16 @@ from accous.model.tasks import ClassTask
 from accous.streams import GaussianStream, SquareShift
 from accous.threads import one_blas_thread
 from tests.budgets import rest_slow
-from tests.classifiers import PROBE, LinearTilt, customer_encoder, customers, labelled_rows, model_scores, played, tilt
+from tests.classifiers import (
+    PROBE,
+    LinearTilt,
+    after_rounds,
+    customer_encoder,
+    customers,
+    labelled_rows,
+    model_scores,
+    tilt,
+)
 
 NAMES = np.array(["ash", "birch", "cedar"])
 each_n_classes = pytest.mark.parametrize("n_classes", [2, 3])
@@ -364,7 +373,7 @@ def test_base_weights_and_importance_weights_reach_the_classifier(estimator, has
 def test_any_classifier_goes_through_rounds_and_the_one_given_is_not_touched(estimator):
     estimator = clone(estimator)
     before = sorted(vars(estimator))
-    model = played(8, estimator=estimator, refit=3)
+    model = after_rounds(8, estimator=estimator, refit=3)
     assert (model.n_rounds_, model.n_refits_) == (8, 2)
     assert model.predict(PROBE).shape == (40,)
     assert 0.0 < model.performance().value < 0.6

@@ -16,7 +16,7 @@ from accous import AdaptiveRegressor, NoShift, backtest
 from accous.diagnostics.losses import read_loss
 from accous.exceptions import DataError, DataWarning, ParameterError
 from accous.streams import ConstantShift, GaussianRegressionStream, SquareShift
-from tests.classifiers import LinearTilt, play, tilt
+from tests.classifiers import LinearTilt, run_rounds, tilt
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3)) * (1.0, 5.0, 0.1)
@@ -24,12 +24,12 @@ Y = X[:, 0] - 0.2 * X[:, 1] ** 2 + RNG.normal(size=60)
 BASE = RNG.uniform(0.5, 2.0, size=60)
 
 
-def played(model, n_rounds=120, *, order=False):
+def after_rounds(model, n_rounds=120, *, order=False):
     stream = GaussianRegressionStream(
         SquareShift(period=60), n_rounds=n_rounds, batch_size=5, n_reference=400, n_features=6, random_state=7
     )
     (*batches,) = stream
-    return play(model.fit(*stream.reference(), order=order), (batch.X for batch in batches)), batches[-1]
+    return run_rounds(model.fit(*stream.reference(), order=order), (batch.X for batch in batches)), batches[-1]
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
@@ -127,7 +127,7 @@ def test_a_clearly_worse_adapted_model_is_held_back():
 
 
 def test_a_reference_in_order_is_replayed():
-    model, _ = played(AdaptiveRegressor(loss="squared"), 40, order=True)
+    model, _ = after_rounds(AdaptiveRegressor(loss="squared"), 40, order=True)
     assert model.backtest_.verdict in ("adapt", "adapt with care", "do not adapt")
     look = model.backtest_.looks[0]
     part = AdaptiveRegressor().fit(model.reference_[:160], model.targets_[:160])
@@ -199,6 +199,6 @@ def test_a_constant_target_is_predicted_without_error(value, order):
     with pytest.warns(DataWarning, match="nothing to learn"):
         model = AdaptiveRegressor().fit(rows, np.full(300, value), order=order)
     for shift in (0.0, 1.0):
-        play(model, np.split(rows[:60] + shift, 12))
+        run_rounds(model, np.split(rows[:60] + shift, 12))
         np.testing.assert_allclose(model.predict(rows), value, rtol=1e-9)
         assert model.performance().value <= 1e-9 * value

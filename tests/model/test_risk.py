@@ -10,7 +10,7 @@ from accous import AdaptiveClassifier
 from accous.exceptions import DataError
 from accous.streams import ConstantShift, GaussianStream, SquareShift
 from tests.budgets import rest_slow
-from tests.classifiers import PROBE, LinearTilt, drifting_batches, labelled_rows, play, tilt
+from tests.classifiers import PROBE, LinearTilt, drifting_batches, labelled_rows, run_rounds, tilt
 
 
 def test_between_refits_the_risk_follows_the_weights():
@@ -36,7 +36,7 @@ def exact_leave_one_out_error(model, X, y):
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_our_own_risk_is_nearly_that_of_leaving_out_every_row(n_classes):
     X, y = labelled_rows(n_rows=80, n_features=8, n_classes=n_classes)
-    model = play(AdaptiveClassifier(refit="always").fit(X, y), drifting_batches(20, n_features=8))
+    model = run_rounds(AdaptiveClassifier(refit="always").fit(X, y), drifting_batches(20, n_features=8))
     # A single row that is predicted otherwise counts by its weight, which is at most a few percent of all.
     largest = float(model.reference_weight_.max() / model.reference_weight_.sum())
     assert largest < 0.1
@@ -49,7 +49,7 @@ def test_our_own_risk_is_nearly_that_of_leaving_out_every_row(n_classes):
 def test_the_risk_is_unknown_where_a_class_has_too_few_rows(estimator, n_needed):
     X, _ = labelled_rows(n_rows=40)
     for n_rare in range(1, 7):
-        model = play(AdaptiveClassifier(estimator).fit(X, np.arange(40) < n_rare), drifting_batches(6))
+        model = run_rounds(AdaptiveClassifier(estimator).fit(X, np.arange(40) < n_rare), drifting_batches(6))
         assert np.isnan(model.current().weighted_losses()[0][0]) == (n_rare < n_needed)
         if n_rare == 1:
             with pytest.raises(DataError, match="more rows of every class"):
@@ -97,7 +97,7 @@ def test_the_risk_is_not_optimistic_on_a_small_wide_reference(estimator):
 
 def test_after_a_jump_the_estimates_are_near_the_truth_and_the_sets_cover():
     stream = GaussianStream(SquareShift(period=150), n_rounds=300, batch_size=5, n_reference=2000, random_state=2)
-    model = play(AdaptiveClassifier().fit(*stream.reference()), (batch.X for batch in stream))
+    model = run_rounds(AdaptiveClassifier().fit(*stream.reference()), (batch.X for batch in stream))
     (adapted, fixed), (*_, batch) = model.current().weighted_losses(), stream
     true_adapted, true_fixed = (stream.risk(one, batch.alpha) for one in (model.estimator_, model.fixed_.estimator))
     assert batch.alpha == 0.0

@@ -16,7 +16,16 @@ from accous.model.round import rounds_between_refits, seconds_of
 from accous.model.safeguards import shrink
 from accous.streams import GaussianStream, LinearShift, SineShift, SquareShift
 from tests.budgets import rest_slow
-from tests.classifiers import PROBE, LinearTilt, drifting_batches, labelled_rows, play, played, shown_state, tilt
+from tests.classifiers import (
+    PROBE,
+    LinearTilt,
+    after_rounds,
+    drifting_batches,
+    labelled_rows,
+    run_rounds,
+    shown_state,
+    tilt,
+)
 from tests.needs import needs_compilation
 from tests.ratio.online_cases import paper_oracle, paper_settings
 
@@ -48,21 +57,21 @@ def test_attributes_after_fit_and_after_rounds():
     assert model.n_features_in_ == 3
     assert isinstance(model.ratio_, OnlineDensityRatio)
     assert model.ratio_.random_state == 7
-    play(model, drifting_batches(10))
+    run_rounds(model, drifting_batches(10))
     assert (model.n_rounds_, model.n_refits_, model.ratio_.n_rounds_) == (10, 10, 10)
     assert model.predict_proba(PROBE).tobytes() == model.estimator_.predict_proba(PROBE).tobytes()
 
 
 def test_a_ratio_given_is_cloned():
     ratio = OnlineDensityRatio("identity")
-    assert played(5, ratio=ratio).ratio_ is not ratio
+    assert after_rounds(5, ratio=ratio).ratio_ is not ratio
     assert not hasattr(ratio, "n_features_in_")
 
 
 def test_a_second_fit_forgets_everything():
     X, y = labelled_rows(n_rows=80, n_classes=4, seed=5)
-    used = play(played(12).fit(X, y), drifting_batches(6))
-    fresh = play(AdaptiveClassifier(adaptation="always").fit(X, y), drifting_batches(6))
+    used = run_rounds(after_rounds(12).fit(X, y), drifting_batches(6))
+    fresh = run_rounds(AdaptiveClassifier(adaptation="always").fit(X, y), drifting_batches(6))
     assert shown_state(used, PROBE) == shown_state(fresh, PROBE)
 
 
@@ -71,7 +80,7 @@ def test_a_second_fit_forgets_everything():
 
 @pytest.mark.parametrize("base", [np.ones(120), np.random.default_rng(0).exponential(5.0, size=120)])
 def test_weights_are_base_weights_times_the_ratio_over_its_mean_under_them(base):
-    model = play(AdaptiveClassifier().fit(*labelled_rows(), sample_weight=base), drifting_batches(30))
+    model = run_rounds(AdaptiveClassifier().fit(*labelled_rows(), sample_weight=base), drifting_batches(30))
     ratio, weights = model.ratio_.reference_ratio_, model.reference_weight_
     assert ratio.std() > 0.1
     np.testing.assert_allclose(weights, base * ratio / np.average(ratio, weights=base), rtol=1e-12)
@@ -86,7 +95,7 @@ def test_the_predictor_of_a_round_is_the_weighted_optimum(n_classes, has_base):
     X, y = labelled_rows(n_classes=n_classes)
     base = np.linspace(0.1, 3.0, len(X)) if has_base else None
     model = AdaptiveClassifier(refit="always", C=0.7, standardize=False).fit(X, y, sample_weight=base)
-    play(model, drifting_batches(30, n_rows=12))
+    run_rounds(model, drifting_batches(30, n_rows=12))
     weights, strength = model.state_.fitted_weights, model.state_.safeguards.check.strength
     np.testing.assert_array_equal(weights, shrink(model.reference_weight_, model.base_weight_, strength))
     theirs = LogisticRegression(C=0.7, tol=1e-9, max_iter=10_000).fit(X, y, sample_weight=weights)
@@ -96,12 +105,12 @@ def test_the_predictor_of_a_round_is_the_weighted_optimum(n_classes, has_base):
 
 
 def test_the_scale_of_the_ratio_does_not_matter():
-    low, high = (played(0, ratio=LinearTilt(), refit="always").adapt(tilt(k, 0.3 * k)) for k in (0.01, 40.0))
+    low, high = (after_rounds(0, ratio=LinearTilt(), refit="always").adapt(tilt(k, 0.3 * k)) for k in (0.01, 40.0))
     np.testing.assert_allclose(low.predict_proba(PROBE), high.predict_proba(PROBE), rtol=1e-9)
 
 
 def test_a_ratio_of_zero_everywhere_keeps_the_weights():
-    model = played(0, ratio=LinearTilt(), refit="always").adapt(tilt(1.0, 0.3))
+    model = after_rounds(0, ratio=LinearTilt(), refit="always").adapt(tilt(1.0, 0.3))
     weights, answers = model.reference_weight_, model.predict_proba(PROBE)
     model.adapt(tilt(0.0, 0.0))
     assert model.ratio_.reference_ratio_.max() == 0.0
@@ -145,7 +154,7 @@ def refit_rounds(model, batches):
 @pytest.mark.parametrize("refit", ["always", 1, 3, np.int64(4)])
 def test_a_rule_of_your_own_refits_every_so_many_rounds(refit):
     every = 1 if refit == "always" else int(refit)
-    assert refit_rounds(played(0, refit=refit), drifting_batches(10)) == list(range(every, 11, every))
+    assert refit_rounds(after_rounds(0, refit=refit), drifting_batches(10)) == list(range(every, 11, every))
 
 
 @pytest.mark.parametrize(
@@ -157,17 +166,17 @@ def test_a_rule_of_your_own_refits_every_so_many_rounds(refit):
     ids=["the weights stay", "they jump"],
 )
 def test_auto_refits_when_the_weights_move(batches, expected):
-    assert refit_rounds(played(0, ratio=LinearTilt()), batches) == expected
+    assert refit_rounds(after_rounds(0, ratio=LinearTilt()), batches) == expected
 
 
 def test_auto_adds_up_small_moves_since_the_last_fit():
-    model = played(0, ratio=LinearTilt())
+    model = after_rounds(0, ratio=LinearTilt())
     small_moves = [tilt(1.0, 0.02 * t) for t in range(1, 41)]
     assert 1 <= len(refit_rounds(model, small_moves)) <= 13
 
 
 def test_between_refits_the_weights_move_and_the_predictor_stays():
-    model = played(0, ratio=LinearTilt(), refit=10)
+    model = after_rounds(0, ratio=LinearTilt(), refit=10)
     answers = model.predict_proba(PROBE).tobytes()
     model.adapt(tilt(1.0, 0.5))
     assert model.reference_weight_.std() > 0.1
@@ -204,7 +213,7 @@ def test_auto_refits_less_often_than_always_and_is_as_good(shift):
 
 
 def test_a_ratio_that_never_moves_never_refits():
-    model = played(10, ratio=NoShift())
+    model = after_rounds(10, ratio=NoShift())
     assert model.n_rounds_ == 10
     assert model.n_refits_ == 0
     assert model.reference_weight_.tolist() == [1.0] * 120
@@ -317,7 +326,7 @@ def test_in_the_papers_settings_the_ratio_is_algorithms_1_and_2():
 def test_settings_of_the_paper_have_no_pool(settings, estimator):
     X, y = labelled_rows()
     auto, none = (
-        play(
+        run_rounds(
             AdaptiveClassifier(estimator, OnlineDensityRatio(pool=pool, **settings), adaptation="always").fit(X, y),
             drifting_batches(30),
         )
@@ -330,7 +339,7 @@ def test_settings_of_the_paper_have_no_pool(settings, estimator):
 def test_the_pool_leaves_theta_and_learners_alone():
     X, y = labelled_rows()
     auto, none = (
-        play(AdaptiveClassifier(adaptation=adaptation).fit(X, y), drifting_batches(N_ROUNDS))
+        run_rounds(AdaptiveClassifier(adaptation=adaptation).fit(X, y), drifting_batches(N_ROUNDS))
         for adaptation in ("auto", "always")
     )
     assert auto.ratio_.pool_ is not None
@@ -389,10 +398,10 @@ def test_step_reads_the_rows_once():
 
 @pytest.mark.parametrize("changes", [{"refit": "always", "adaptation": "always"}, {"adaptation": "never"}], ids=str)
 def test_parameters_set_between_rounds_count_from_then_on_as_after_saving(changes, tmp_path):
-    model = play(AdaptiveClassifier().fit(*labelled_rows()), drifting_batches(40))
+    model = run_rounds(AdaptiveClassifier().fit(*labelled_rows()), drifting_batches(40))
     accous.save(model.set_params(**changes), tmp_path)
     loaded, batches, before = accous.load(tmp_path), drifting_batches(12, seed=4), model.n_refits_
-    assert shown_state(play(loaded, batches), PROBE) == shown_state(play(model, batches), PROBE)
+    assert shown_state(run_rounds(loaded, batches), PROBE) == shown_state(run_rounds(model, batches), PROBE)
     assert model.n_refits_ == before + 12 or loaded.state_.safeguards.veto.is_held
 
 

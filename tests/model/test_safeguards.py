@@ -16,7 +16,7 @@ from accous.model.round import is_check_due
 from accous.model.tasks import ClassTask
 from accous.streams import ConstantShift, GaussianStream, SquareShift
 from tests.budgets import rest_slow
-from tests.classifiers import PROBE, drifting_batches, labelled_rows, play, shown_state
+from tests.classifiers import PROBE, drifting_batches, labelled_rows, run_rounds, shown_state
 
 NAN = float("nan")
 
@@ -134,13 +134,13 @@ def test_with_the_guard_off_the_fixed_model_predicts_in_every_round():
 
 @pytest.mark.parametrize("parameters", [{"adaptation": "always"}, {"ratio": NoShift()}], ids=["none", "no record"])
 def test_without_safeguards_nothing_is_held_back(parameters):
-    model = play(AdaptiveClassifier(**parameters).fit(*labelled_rows()), drifting_batches(5))
+    model = run_rounds(AdaptiveClassifier(**parameters).fit(*labelled_rows()), drifting_batches(5))
     assert model.rules_.guard is guards.FREE
     assert not model.state_.safeguards.veto.is_held
 
 
 def test_what_is_set_after_fit_holds_from_the_next_round_on():
-    model = play(AdaptiveClassifier().fit(*labelled_rows()), drifting_batches(40))
+    model = run_rounds(AdaptiveClassifier().fit(*labelled_rows()), drifting_batches(40))
     assert model.state_.safeguards.share > 0.0
     assert not model.state_.safeguards.veto.is_held
     more = drifting_batches(3, seed=4)
@@ -212,7 +212,7 @@ def test_where_the_stream_moves_most_of_the_gain_is_kept():
 def test_other_ratio_estimators_stay_what_they_are(ratio):
     X, y = labelled_rows()
     auto, none = (
-        play(AdaptiveClassifier(ratio=ratio, adaptation=adaptation).fit(X, y), drifting_batches(40))
+        run_rounds(AdaptiveClassifier(ratio=ratio, adaptation=adaptation).fit(X, y), drifting_batches(40))
         for adaptation in ("auto", "always")
     )
     assert not ratio.keeps_record
@@ -227,7 +227,7 @@ def test_every_loss_can_be_tempered(pool, loss, estimator):
     X, y = labelled_rows()
     model = AdaptiveClassifier(estimator, OnlineDensityRatio(loss=loss, pool=pool)).fit(X, y)
     assert model.state_.safeguards.share == 0.0
-    play(model, drifting_batches(40))
+    run_rounds(model, drifting_batches(40))
     assert 0.1 < model.state_.safeguards.share < 1.0
     safeguards, pool_ = model.state_.safeguards, model.ratio_.pool_
     proportions = safeguards.tempered.filters.proportions if pool_ is None else pool_.proportions

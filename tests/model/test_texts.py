@@ -15,7 +15,7 @@ from accous import AdaptiveClassifier
 from accous.diagnostics.status import text_of
 from accous.model import snapshot as notebook
 from accous.model.snapshot import Snapshot
-from tests.classifiers import drifting_batches, labelled_rows, play
+from tests.classifiers import drifting_batches, labelled_rows, run_rounds
 
 
 def rows(n_rows, seed, by=0.0):
@@ -81,7 +81,7 @@ def html_of(model):
 
 
 def test_a_fitted_model_shows_its_state():
-    model = play(AdaptiveClassifier(adaptation="always").fit(*labelled_rows()), drifting_batches(12))
+    model = run_rounds(AdaptiveClassifier(adaptation="always").fit(*labelled_rows()), drifting_batches(12))
     shown = cells(html_of(model))
     status, now = model.status_, model.performance()
     assert shown["Rounds"] == f"12 (48 rows), {model.n_refits_} refits"
@@ -101,7 +101,7 @@ def test_an_unfitted_model_is_shown_by_scikit_learn():
 
 
 def test_the_display_leaves_no_trace():
-    model = play(AdaptiveClassifier().fit(*labelled_rows()), drifting_batches(8))
+    model = run_rounds(AdaptiveClassifier().fit(*labelled_rows()), drifting_batches(8))
     before = model.state_
     html_of(model)
     assert model.state_ is before
@@ -112,7 +112,7 @@ def test_the_display_leaves_no_trace():
 def test_answers_that_take_long_are_shown_only_if_they_were_read(estimator, monkeypatch):
     if estimator is None:
         monkeypatch.setattr(notebook, "_MOST_VALUES", 100)
-    model = play(AdaptiveClassifier(estimator).fit(*labelled_rows()), drifting_batches(8))
+    model = run_rounds(AdaptiveClassifier(estimator).fit(*labelled_rows()), drifting_batches(8))
     with monkeypatch.context() as patch:
         patch.setattr(Snapshot, "status", property(lambda _: pytest.fail("computed")))
         assert "model.status_" in cells(html_of(model))["State"]

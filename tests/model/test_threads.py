@@ -16,7 +16,15 @@ from sklearn.neighbors import KNeighborsClassifier
 from accous import AdaptiveClassifier, OnlineDensityRatio
 from accous.streams import GaussianStream, SquareShift
 from tests.budgets import rest_slow
-from tests.classifiers import PROBE, FailingClassifier, drifting_batches, labelled_rows, play, played, shown_state
+from tests.classifiers import (
+    PROBE,
+    FailingClassifier,
+    after_rounds,
+    drifting_batches,
+    labelled_rows,
+    run_rounds,
+    shown_state,
+)
 from tests.waiting import asking
 
 each_kind = pytest.mark.parametrize("estimator", [None, GaussianNB()], ids=["ours", "foreign"])
@@ -42,7 +50,7 @@ BAD_BATCHES = {
 def test_bad_and_empty_batches_leave_everything_as_it_was(estimator, to_input):
     X, y = labelled_rows()
     model = AdaptiveClassifier(estimator, refit="always").fit(to_input(X), y)
-    play(model, map(to_input, drifting_batches(9)))
+    run_rounds(model, map(to_input, drifting_batches(9)))
     before = shown_state(model, to_input(PROBE))
     assert model.adapt(to_input(PROBE)[:0]) is model
     if to_input is np.asarray:
@@ -82,36 +90,36 @@ def test_a_failed_refit_leaves_the_round_before_and_the_next_goes_on(error, n_ro
     FailingClassifier.fail_at()
     model = AdaptiveClassifier(FailingClassifier(), refit="always", adaptation="always").fit(X, y)
     FailingClassifier.fail_at(8, error=error)  # one fit per round
-    play(model, batches[:7])
-    before = play(AdaptiveClassifier(GaussianNB(), refit="always", adaptation="always").fit(X, y), batches[:7])
+    run_rounds(model, batches[:7])
+    before = run_rounds(AdaptiveClassifier(GaussianNB(), refit="always", adaptation="always").fit(X, y), batches[:7])
     estimator = model.estimator_
     with pytest.raises(error, match="told to fail"):
         getattr(model, method)(batches[7])
     assert model.estimator_ is estimator
     assert shown_state(model, PROBE) == shown_state(before, PROBE)
-    assert shown_state(play(model, batches[7:]), PROBE) == shown_state(play(before, batches[7:]), PROBE)
+    assert shown_state(run_rounds(model, batches[7:]), PROBE) == shown_state(run_rounds(before, batches[7:]), PROBE)
 
 
 @each_error
 def test_a_failed_ratio_leaves_the_round_before_and_the_next_goes_on(error, monkeypatch):
-    model, twin = (played(7, ratio=OnlineDensityRatio(FailingMap()), refit="always") for _ in range(2))
+    model, twin = (after_rounds(7, ratio=OnlineDensityRatio(FailingMap()), refit="always") for _ in range(2))
     monkeypatch.setattr(FailingMap, "error", error)
     with pytest.raises(error, match="told to fail"):
         model.adapt(PROBE[:3])
     monkeypatch.undo()
     assert shown_state(model, PROBE) == shown_state(twin, PROBE)
     batches = drifting_batches(5, seed=2)
-    assert shown_state(play(model, batches), PROBE) == shown_state(play(twin, batches), PROBE)
+    assert shown_state(run_rounds(model, batches), PROBE) == shown_state(run_rounds(twin, batches), PROBE)
 
 
 def test_a_failed_cross_fit_leaves_the_round_and_can_be_tried_again():
     FailingClassifier.fail_at()
-    model = played(9, estimator=FailingClassifier(), refit="always")
+    model = after_rounds(9, estimator=FailingClassifier(), refit="always")
     FailingClassifier.fail_at(1)  # without safeguards, nothing has been compared yet: the reading fits
     with pytest.raises(RuntimeError, match="told to fail"):
         model.performance()
     assert model.n_rounds_ == 9
-    assert model.performance() == played(9, estimator=GaussianNB(), refit="always").performance()
+    assert model.performance() == after_rounds(9, estimator=GaussianNB(), refit="always").performance()
 
 
 BAD_FITS = {
@@ -126,7 +134,7 @@ BAD_FITS = {
 
 @pytest.mark.parametrize(("changes", "data"), BAD_FITS.values(), ids=BAD_FITS)
 def test_a_failed_fit_leaves_the_model_as_it_was(changes, data):
-    new, model, twin = AdaptiveClassifier(**changes), played(6), played(6)
+    new, model, twin = AdaptiveClassifier(**changes), after_rounds(6), after_rounds(6)
     for each in (new, model.set_params(**changes)):
         with pytest.raises(ValueError, match=r"\w"):
             each.fit(*data)
@@ -135,7 +143,9 @@ def test_a_failed_fit_leaves_the_model_as_it_was(changes, data):
             method(PROBE)
     model.set_params(**AdaptiveClassifier(adaptation="always").get_params(deep=False))
     assert shown_state(model, PROBE) == shown_state(twin, PROBE)
-    assert shown_state(play(model, drifting_batches(6)), PROBE) == shown_state(play(twin, drifting_batches(6)), PROBE)
+    assert shown_state(run_rounds(model, drifting_batches(6)), PROBE) == shown_state(
+        run_rounds(twin, drifting_batches(6)), PROBE
+    )
 
 
 # --- threads ------------------------------------------------------------------------------------------------
@@ -145,7 +155,7 @@ def test_a_failed_fit_leaves_the_model_as_it_was(changes, data):
 @pytest.mark.parametrize("estimator", rest_slow([None, GaussianNB()]), ids=["ours", "foreign"])
 def test_threads_that_ask_during_rounds_see_one_round_or_another_never_a_mixture(estimator):
     batches = drifting_batches(60)
-    twin, model = (played(0, estimator=estimator, refit="always") for _ in range(2))
+    twin, model = (after_rounds(0, estimator=estimator, refit="always") for _ in range(2))
     of_rounds, risks, seen, seen_risks = [], [], set(), set()
     for batch in (PROBE[:0], *batches):
         of_rounds.append(twin.adapt(batch).predict_proba(PROBE).tobytes())
@@ -263,7 +273,7 @@ def test_a_reading_does_not_mix_two_rounds(two_rounds, name):
 
 def test_labels_keep_what_was_read_and_does_not_depend_on_them():
     X, y = labelled_rows()
-    model = play(AdaptiveClassifier().fit(X, y), drifting_batches(5))
+    model = run_rounds(AdaptiveClassifier().fit(X, y), drifting_batches(5))
     drift, status = model.drift_, model.status_
     model.observe(X[:20], y[:20], learn=False)
     assert len(model.state_.labelled) == 20

@@ -14,7 +14,7 @@ from accous.diagnostics.drift import DriftEvent
 from accous.exceptions import ParameterError
 from accous.streams import ConstantShift, GaussianStream
 from tests.budgets import rest_slow
-from tests.classifiers import PROBE, LinearTilt, drifting_batches, labelled_rows, play, shown_state
+from tests.classifiers import PROBE, LinearTilt, drifting_batches, labelled_rows, run_rounds, shown_state
 
 KINDS = {
     "default": {},
@@ -37,7 +37,7 @@ class LeastProbable(GaussianNB):
 
 def model_of(n_rounds=40, n_classes=2, **parameters):
     X, y = labelled_rows(n_rows=200, n_classes=n_classes)
-    return play(AdaptiveClassifier(**parameters).fit(X, y), drifting_batches(n_rounds))
+    return run_rounds(AdaptiveClassifier(**parameters).fit(X, y), drifting_batches(n_rounds))
 
 
 def read_diagnostics(model):
@@ -128,7 +128,7 @@ def test_a_set_has_the_predicted_class(estimator, n_classes, n_rounds, alpha, se
     """Where a model is right more often than asked for, the quantile alone leaves sets empty."""
     X, _ = labelled_rows(n_rows=150, seed=seed)
     y = np.digitize(X[:, 0], [0.0, 1.0][: n_classes - 1])
-    model = play(AdaptiveClassifier(estimator).fit(X, y + 5), drifting_batches(n_rounds, seed=seed))
+    model = run_rounds(AdaptiveClassifier(estimator).fit(X, y + 5), drifting_batches(n_rounds, seed=seed))
     sets, predicted = model.predict_set(PROBE, alpha=alpha), model.predict(PROBE)
     assert np.all(sets[model.classes_ == predicted[:, None]])
     assert sets.any(axis=1).all()

@@ -17,7 +17,7 @@ from accous.model.round import log_events
 from accous.model.safeguards import LENIENT, STRICT, next_veto
 from accous.model.watching import MAX_ROUNDS, NO_ROUNDS, rounds_from_plain
 from accous.streams import GaussianStream, SquareShift
-from tests.classifiers import drifting_batches, labelled_rows, play
+from tests.classifiers import drifting_batches, labelled_rows, run_rounds
 
 # --- `history_` ---------------------------------------------------------------------------------------------
 
@@ -59,7 +59,7 @@ def test_every_round_is_what_the_model_showed_after_it(make_model):
 
 def test_a_drifting_stream_shows_drift_and_refits():
     stream = GaussianStream(SquareShift(period=100), n_reference=300, n_rounds=200, batch_size=5)
-    model = play(AdaptiveClassifier().fit(*stream.reference()), (batch.X for batch in stream))
+    model = run_rounds(AdaptiveClassifier().fit(*stream.reference()), (batch.X for batch in stream))
     history = model.history_
     assert history.index[history["drift"]].tolist() == [e.round for e in model.drift_.events if e.kind == "shift"]
     assert history["drift"].any()
@@ -96,8 +96,8 @@ def test_a_stored_log_goes_on_as_if_it_had_not_been_stored(n_rounds):
 
 def test_fit_forgets_the_rounds():
     X, y = labelled_rows()
-    model = play(AdaptiveClassifier().fit(X, y), drifting_batches(10))
-    play(model, drifting_batches(5))
+    model = run_rounds(AdaptiveClassifier().fit(X, y), drifting_batches(10))
+    run_rounds(model, drifting_batches(5))
     assert model.history_.index.tolist() == list(range(1, 16))
     assert model.history_["effective_rows"].iloc[-1] == pytest.approx(model.effective_sample_size_)
     assert len(model.fit(X, y).history_) == 0
@@ -166,7 +166,7 @@ def logged(caplog, level, *words):
 
 def test_drift_is_logged(caplog):
     caplog.set_level(logging.INFO, logger="accous")
-    model = play(fitted(), stream(2.0, 200))
+    model = run_rounds(fitted(), stream(2.0, 200))
     shifts = [event for event in model.drift_.events if event.kind == "shift"]
     assert logged(caplog, "INFO", "the inputs changed")[0].startswith(f"Round {shifts[0].round}: ")
     n_over = sum(event.rounds_to_adapt is not None for event in shifts)

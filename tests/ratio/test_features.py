@@ -34,7 +34,7 @@ def skewed_rows(n_rows, seed=0):
     return np.random.default_rng(seed).normal([0.0, 5.0, -300.0], [1.0, 0.01, 40.0], size=(n_rows, 3))
 
 
-def play(estimator, n_rounds=10, scale=1.0):
+def run_rounds(estimator, n_rounds=10, scale=1.0):
     for seed in range(n_rounds):
         estimator.partial_fit(skewed_rows(4, seed=100 + seed) * scale)
     return estimator
@@ -45,7 +45,7 @@ def play(estimator, n_rounds=10, scale=1.0):
 
 def test_standardize_is_scikit_learns_standard_scaler_which_is_cloned():
     X, new, scaler = skewed_rows(50), skewed_rows(20, seed=1), StandardScaler()
-    of_name, of_transformer = (play(OnlineDensityRatio(each).fit(X)) for each in ("standardize", scaler))
+    of_name, of_transformer = (run_rounds(OnlineDensityRatio(each).fit(X)) for each in ("standardize", scaler))
     np.testing.assert_allclose(of_name.coef_, of_transformer.coef_, rtol=1e-12)
     assert not hasattr(scaler, "mean_")
     np.testing.assert_array_equal(fit_map("standardize", X, None).transform(new), scaler.fit(X).transform(new))
@@ -73,7 +73,7 @@ def test_rbf_is_nystroem_on_standardised_rows_with_the_median_width(n_rows):
 def test_random_state_seeds_rbf_only_and_the_global_one_is_left_alone(feature_map):
     before = np.random.get_state()[1].tobytes()  # noqa: NPY002
     coefs = [
-        play(OnlineDensityRatio(feature_map, random_state=seed).fit(skewed_rows(150))).coef_.tobytes()
+        run_rounds(OnlineDensityRatio(feature_map, random_state=seed).fit(skewed_rows(150))).coef_.tobytes()
         for seed in (0, 0, 1)
     ]
     assert coefs[0] == coefs[1]
@@ -102,7 +102,7 @@ def test_the_order_is_map_intercept_bound_scale(loss, scale_features):
     estimator = OnlineDensityRatio(
         loss=loss, feature_bound=bound, scale_features=scale_features, step_size=0.5, pool="none"
     )
-    play(estimator.fit(skewed_rows(50)))
+    run_rounds(estimator.fit(skewed_rows(50)))
     new = skewed_rows(30, seed=7)
     mapped = StandardScaler().fit(skewed_rows(50)).transform(new)
     features = features_by_hand(loss, bound, is_scaled=scale_features)(mapped)
@@ -269,7 +269,7 @@ def test_the_transformer_sees_the_users_own_frames(frame_class):
     ids=["pandas", "polars", "csr", "csc", "coo"],
 )
 def test_what_a_transformer_returns_may_be_a_frame_or_sparse(transformer):
-    plain, other = (play(OnlineDensityRatio(each).fit(skewed_rows(20))) for each in ("identity", transformer))
+    plain, other = (run_rounds(OnlineDensityRatio(each).fit(skewed_rows(20))) for each in ("identity", transformer))
     np.testing.assert_allclose(other.coef_, plain.coef_, rtol=1e-9, atol=1e-12)
 
 

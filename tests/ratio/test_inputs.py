@@ -372,7 +372,7 @@ def test_a_small_part_that_stays_away_loses_its_ratio_and_the_rest_keeps_its_own
 # --- large references: a sample for the gradients, and single precision for wide features -----------------------
 
 
-def played(ratio, reference=REFERENCE, batches=BATCHES):
+def after_rounds(ratio, reference=REFERENCE, batches=BATCHES):
     ratio.fit(reference)
     for batch in batches:
         ratio.partial_fit(batch)
@@ -381,8 +381,8 @@ def played(ratio, reference=REFERENCE, batches=BATCHES):
 
 @each_linear
 def test_a_cap_that_does_not_bind_changes_no_bit(make):
-    whole = played(make())
-    for capped in (played(make(max_reference=cap)) for cap in (400, 401, 10**9)):
+    whole = after_rounds(make())
+    for capped in (after_rounds(make(max_reference=cap)) for cap in (400, 401, 10**9)):
         assert capped.n_gradient_rows_ == whole.n_gradient_rows_ == 400
         assert capped.reference_ratio_.tobytes() == whole.reference_ratio_.tobytes()
 
@@ -390,9 +390,9 @@ def test_a_cap_that_does_not_bind_changes_no_bit(make):
 @each_linear
 def test_gradients_are_those_of_the_sample_alone_and_ratios_are_given_for_all_rows(make):
     settings = {"feature_map": "identity", "feature_bound": 3.0, "random_state": 1}
-    capped = played(make(max_reference=50, **settings))
+    capped = after_rounds(make(max_reference=50, **settings))
     assert capped.n_gradient_rows_ == 50
-    alone = played(make(**settings), REFERENCE[capped.gradient_indices_])
+    alone = after_rounds(make(**settings), REFERENCE[capped.gradient_indices_])
     np.testing.assert_allclose(capped.coef_, alone.coef_, rtol=1e-12, atol=1e-14)
     assert capped.reference_ratio_.shape == (400,)
     np.testing.assert_allclose(capped.reference_ratio_, capped.predict_ratio(REFERENCE), rtol=1e-12)
@@ -414,7 +414,10 @@ def test_the_sample_is_seeded_and_uniform():
 
 
 def test_the_estimate_is_near_that_of_all_rows():
-    whole, capped = played(OnlineDensityRatio()), played(OnlineDensityRatio(max_reference=200, random_state=0))
+    whole, capped = (
+        after_rounds(OnlineDensityRatio()),
+        after_rounds(OnlineDensityRatio(max_reference=200, random_state=0)),
+    )
     assert np.corrcoef(np.log(whole.reference_ratio_), np.log(capped.reference_ratio_))[0, 1] > 0.95
     assert not np.array_equal(whole.reference_ratio_, capped.reference_ratio_)
 
@@ -434,7 +437,7 @@ def test_bad_caps_and_types_are_named(name, value):
 @pytest.mark.parametrize("width", [120, 260])
 def test_wide_capped_and_single_precision_ratios_are_resumed_bit_for_bit(settings, dtype, width, tmp_path):
     batches = [wide_rows(4, width, seed) for seed in range(1, 31)]
-    ratio = played(OnlineDensityRatio(dtype=dtype, **settings), wide_rows(100, width), batches[:15])
+    ratio = after_rounds(OnlineDensityRatio(dtype=dtype, **settings), wide_rows(100, width), batches[:15])
     save(ratio, tmp_path / "ratio")
     resumed = load(tmp_path / "ratio")
     for batch in batches[15:]:
@@ -448,7 +451,7 @@ def test_wide_capped_and_single_precision_ratios_are_resumed_bit_for_bit(setting
 @pytest.mark.parametrize(("loss", "tolerance"), [("logistic", 1e-4), ("kl", 1e-3), ("least_squares", 0.05)])
 def test_single_precision_is_near_double_on_wide_features(make, loss, tolerance):
     double, single = (
-        played(make(loss=loss, dtype=dtype), WIDE_REFERENCE, WIDE_BATCHES) for dtype in ("float64", "float32")
+        after_rounds(make(loss=loss, dtype=dtype), WIDE_REFERENCE, WIDE_BATCHES) for dtype in ("float64", "float32")
     )
     assert single.whole_reference_.features.dtype == np.float32
     assert single.reference_ratio_.dtype == np.float64
@@ -458,5 +461,5 @@ def test_single_precision_is_near_double_on_wide_features(make, loss, tolerance)
 
 
 def test_single_precision_leaves_narrow_features_alone():
-    double, single = played(OnlineDensityRatio()), played(OnlineDensityRatio(dtype="float32"))
+    double, single = after_rounds(OnlineDensityRatio()), after_rounds(OnlineDensityRatio(dtype="float32"))
     assert single.reference_ratio_.tobytes() == double.reference_ratio_.tobytes()

@@ -58,7 +58,7 @@ def assert_finite(estimator):
     assert np.linalg.norm(estimator.coef_) <= estimator.radius_ * (1.0 + 1e-9)
 
 
-def play_and_check(estimator, stream, n_rounds=N_ROUNDS):
+def run_and_check(estimator, stream, n_rounds=N_ROUNDS):
     estimator.fit(reference())
     for t, draw in enumerate(noise(n_rounds), start=1):
         estimator.partial_fit(stream(t, draw))
@@ -78,7 +78,7 @@ def play_and_check(estimator, stream, n_rounds=N_ROUNDS):
 
 @pytest.mark.parametrize("stream", STREAMS)
 def test_five_thousand_rounds_stay_healthy(stream):
-    play_and_check(OnlineDensityRatio(), stream)
+    run_and_check(OnlineDensityRatio(), stream)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_five_thousand_rounds_stay_healthy(stream):
     ids=str,
 )
 def test_other_settings_stay_healthy_when_the_stream_jumps(changes):
-    play_and_check(OnlineDensityRatio(**changes), jumping, n_rounds=1_100)
+    run_and_check(OnlineDensityRatio(**changes), jumping, n_rounds=1_100)
 
 
 @pytest.mark.parametrize("loss", rest_slow(["logistic", "least_squares", "kl"]))

@@ -37,7 +37,7 @@ each_linear = pytest.mark.parametrize("make", [OnlineDensityRatio, SingleLearner
 # --- the paper, after every round -------------------------------------------------------------------------------
 
 
-def play_both(settings, n_rounds, sizes=(2,), **more: Any):
+def run_both(settings, n_rounds, sizes=(2,), **more: Any):
     """Estimator, oracle and batch after every round; rows longer than the bound are brought back."""
     reference, bound = normal_rows(15), settings["feature_bound"]
     estimator = OnlineDensityRatio(**settings, **more).fit(reference)
@@ -62,7 +62,7 @@ def play_both(settings, n_rounds, sizes=(2,), **more: Any):
 )
 def test_paper_mode_is_algorithms_1_and_2_after_every_round(changes, is_projected, sizes):
     settings, n_on_surface = paper_settings(**changes), 0
-    for estimator, oracle, _ in play_both(settings, 70, sizes):
+    for estimator, oracle, _ in run_both(settings, 70, sizes):
         assert estimator.n_out_of_bound_ == 0
         norms = np.linalg.norm(oracle.learner_thetas, axis=1)
         n_on_surface += np.count_nonzero(norms > settings["radius"] * (1 - 1e-9))
@@ -100,7 +100,7 @@ def test_a_step_of_the_paper_that_overflows_names_the_ways_out():
 
 def test_rows_longer_than_the_bound_are_learned_as_if_brought_back():
     n_long = 0
-    for estimator, _, batch in play_both(paper_settings(feature_bound=1.2), 40, [1, 4]):
+    for estimator, _, batch in run_both(paper_settings(feature_bound=1.2), 40, [1, 4]):
         n_long += np.count_nonzero(np.linalg.norm(batch, axis=1) > 1.2)
         assert estimator.n_out_of_bound_ == n_long
     assert n_long > 20
@@ -108,12 +108,12 @@ def test_rows_longer_than_the_bound_are_learned_as_if_brought_back():
 
 @pytest.mark.parametrize("horizon", [None, 1, 20, 64, 10_000])
 def test_any_horizon_or_none_agrees_also_beyond_it(horizon):
-    assert sum(1 for _ in play_both(paper_settings(horizon=horizon), 70)) == 70
+    assert sum(1 for _ in run_both(paper_settings(horizon=horizon), 70)) == 70
 
 
 @pytest.mark.parametrize("min_interval", [1, 2, 4, 8, 128])
 def test_any_shortest_interval_agrees(min_interval):
-    assert sum(1 for _ in play_both(paper_settings(), 35, min_interval=min_interval)) == 35
+    assert sum(1 for _ in run_both(paper_settings(), 35, min_interval=min_interval)) == 35
 
 
 @pytest.mark.every_pair
@@ -185,7 +185,7 @@ BAD_FITS = {
 }
 
 
-def played(model, n_features=3, n_rounds=20):
+def after_rounds(model, n_features=3, n_rounds=20):
     model.fit(normal_rows(30, n_features))
     for batch in drifting_batches([3, 1], n_rounds, n_features):
         model.partial_fit(batch)
@@ -239,7 +239,7 @@ def test_refit_forgets_everything(loss, make):
         used.partial_fit(batch * 50)
     assert used.n_out_of_bound_ > 0
     for _ in range(2):
-        assert shown_state(played(used)) == shown_state(played(fresh))
+        assert shown_state(after_rounds(used)) == shown_state(after_rounds(fresh))
     assert used.fit(normal_rows(5)).n_rounds_ == used.n_out_of_bound_ == 0
 
 
@@ -254,7 +254,7 @@ def test_a_failed_fit_leaves_the_estimator_unfitted_or_as_it_was(changes, X, mak
             method(normal_rows(5))
     estimator.set_params(**make().get_params())
     assert estimator.partial_fit(normal_rows(5)).n_rounds_ == 0  # the first call is fit
-    before = shown_state(played(estimator, n_rounds=8))
+    before = shown_state(after_rounds(estimator, n_rounds=8))
     estimator.set_params(**changes)
     with pytest.raises(ValueError, match=r"\w"):
         estimator.fit(X)
@@ -509,7 +509,7 @@ def test_auto_keeps_the_whole_matrix_up_to_a_width(make, fit_intercept, n_extra,
 @pytest.mark.parametrize("n_features", [3, 100])
 def test_auto_is_full_bit_for_bit_and_what_is_asked_for_is_kept_at_every_width(make, n_features):
     auto, full, diagonal, sketched = (
-        played(make(metric=metric, metric_rank=2, ridge=0.1), n_features, 30)
+        after_rounds(make(metric=metric, metric_rank=2, ridge=0.1), n_features, 30)
         for metric in ("auto", "full", "diagonal", "low_rank")
     )
     assert auto.coef_.tobytes() == full.coef_.tobytes()

@@ -32,9 +32,9 @@ def assert_recognised(
     **stream: float,
 ):
     """Every regime has one slot, and on every return that slot has more than half of the pool within a few rounds."""
-    playing = RegimeStream(means, **stream)
-    ratio = OnlineDensityRatio(memory=memory).fit(playing.reference())
-    visits = playing.run(ratio, schedule)
+    recurring = RegimeStream(means, **stream)
+    ratio = OnlineDensityRatio(memory=memory).fit(recurring.reference())
+    visits = recurring.run(ratio, schedule)
     regimes = sorted({regime for regime, _ in schedule})
     slots = {regime: {slot_of(ratio, visit) for visit in visits if visit.regime == regime} for regime in regimes}
     assert all(len(of_regime) == 1 for of_regime in slots.values()), slots
@@ -76,12 +76,12 @@ def test_regimes_that_drift_slowly_between_visits_keep_their_slots():
 @pytest.mark.parametrize(("day", "night", "weekend"), [(96, 64, 192), (12, 12, 48)])
 def test_a_weekly_cycle_of_days_nights_and_weekends(day, night, weekend):
     """Days of twelve rounds are shorter than a look of 16: a look ends with the regime."""
-    playing = RegimeStream(THREE)
-    ratio = OnlineDensityRatio().fit(playing.reference())
+    recurring = RegimeStream(THREE)
+    ratio = OnlineDensityRatio().fit(recurring.reference())
     week = [(0, day), (1, night)] * 5 + [(2, weekend)]
     for _ in range(1 if day > 16 else 3):
-        playing.run(ratio, week)
-    last = playing.run(ratio, week)
+        recurring.run(ratio, week)
+    last = recurring.run(ratio, week)
     assert (ratio.pool_.slots.n_merged > 1).sum() >= 3
     slot = [int(np.argmax(last[number].shares[-4:].mean(axis=0))) for number in (0, 1, -1)]
     assert len(set(slot)) == 3
@@ -110,24 +110,24 @@ def test_a_regime_that_comes_back_is_followed_faster_with_memory_than_without():
 
 
 def test_more_regimes_than_slots_forget_the_least_used():
-    playing = RegimeStream(SIX, n_reference=600)
-    ratio = OnlineDensityRatio(memory=2).fit(playing.reference())
-    often, seldom, new = playing.run(ratio, [(0, 150), (1, 150), (0, 150)])[1:] + playing.run(ratio, [(3, 150)])
+    recurring = RegimeStream(SIX, n_reference=600)
+    ratio = OnlineDensityRatio(memory=2).fit(recurring.reference())
+    often, seldom, new = recurring.run(ratio, [(0, 150), (1, 150), (0, 150)])[1:] + recurring.run(ratio, [(3, 150)])
     assert new.n_used == seldom.n_used == 2
     kept, replaced = slot_of(ratio, seldom), slot_of(ratio, new)
     assert kept != replaced
     # The slot of the seldom regime holds the new one, and its visits are gone.
     first_rounds = [first for slot, first, _ in ratio.pool_.slots.visits.tolist() if slot == replaced]
     assert min(first_rounds) > often.last_round
-    again = playing.run(ratio, [(0, 50), (3, 50)])
+    again = recurring.run(ratio, [(0, 50), (3, 50)])
     assert again[0].rounds_until(kept) <= A_FEW_ROUNDS
     assert again[1].rounds_until(replaced) <= A_FEW_ROUNDS
 
 
 def test_without_memory_there_are_no_slots_and_the_shapes_do_the_work():
-    playing = RegimeStream(TWO)
-    ratio = OnlineDensityRatio(memory=0).fit(playing.reference())
-    playing.run(ratio, [(0, 100), (1, 100)])
+    recurring = RegimeStream(TWO)
+    ratio = OnlineDensityRatio(memory=0).fit(recurring.reference())
+    recurring.run(ratio, [(0, 100), (1, 100)])
     assert len(ratio.pool_.proportions) == N_SHAPES
     assert ratio.pool_.slots.visits.shape == (0, 3)
     assert ratio.reference_ratio_.mean() == pytest.approx(1.0, abs=1e-9)
@@ -137,9 +137,9 @@ def test_without_memory_there_are_no_slots_and_the_shapes_do_the_work():
 
 
 def test_visits_are_in_order_inside_the_stream_and_do_not_overlap():
-    playing = RegimeStream(TWO)
-    ratio = OnlineDensityRatio().fit(playing.reference())
-    playing.run(ratio, [(0, 100), (1, 100)] * 3)
+    recurring = RegimeStream(TWO)
+    ratio = OnlineDensityRatio().fit(recurring.reference())
+    recurring.run(ratio, [(0, 100), (1, 100)] * 3)
     visits = ratio.pool_.slots.visits
     assert visits[0, 1] >= 1
     assert visits[-1, 2] <= ratio.n_rounds_
@@ -251,7 +251,7 @@ def batches(n_rounds, place=1.0, n_rows=3, seed=1):
     return np.random.default_rng(seed).normal((place, 0.0), size=(n_rounds, n_rows, 2))
 
 
-def played(candidates, n_rounds=40, **parameters: Any):
+def after_rounds(candidates, n_rounds=40, **parameters: Any):
     ratio = OnlineDensityRatio(candidates=candidates, **parameters).fit(NORMAL)
     for batch in batches(n_rounds):
         ratio.partial_fit(batch)
@@ -311,25 +311,25 @@ def test_a_one_step_estimator_joins_and_wins_where_no_log_linear_ratio_is_right(
 
 
 def test_candidates_that_explain_nothing_lose_their_share():
-    ratio = played([lambda X: np.exp(-2.0 * X[:, 0]), tilted])
+    ratio = after_rounds([lambda X: np.exp(-2.0 * X[:, 0]), tilted])
     assert ratio.candidate_shares_[0] < 0.01
     assert ratio.candidate_shares_[1] > 0.3
 
 
 def test_without_candidates_nothing_changes():
-    default, empty = played(None), played([])
+    default, empty = after_rounds(None), after_rounds([])
     assert default.reference_ratio_.tobytes() == empty.reference_ratio_.tobytes()
     assert len(default.pool_.proportions) == N_SHAPES + 4
     assert default.candidate_shares_.shape == empty.candidate_shares_.shape == (0,)
     # The ensemble learns the same with them.
-    assert played([tilted]).coef_.tobytes() == default.coef_.tobytes()
+    assert after_rounds([tilted]).coef_.tobytes() == default.coef_.tobytes()
 
 
 @pytest.mark.parametrize("n_rounds", [0, 1, 40])
 def test_ratios_of_the_reference_are_those_of_its_rows(n_rounds):
     """A ratio of zero everywhere counts as one."""
     others = [LogisticRatio(), OnlineDensityRatio(feature_map="rbf", random_state=0), lambda X: np.zeros(len(X))]
-    ratio = played([tilted, *others], n_rounds)
+    ratio = after_rounds([tilted, *others], n_rounds)
     np.testing.assert_allclose(ratio.predict_ratio(NORMAL), ratio.reference_ratio_, rtol=1e-9)
     assert ratio.pool_.reference_ratios.mean() == pytest.approx(1.0, abs=1e-9)
     assert ratio.predict_ratio(NORMAL[:0]).shape == (0,)
@@ -343,7 +343,7 @@ def test_what_was_given_is_cloned_and_a_fitted_one_joins_as_its_function():
     for batch in batches(30):
         fitted.partial_fit(batch)
     before = fitted.coef_
-    ratio = played([given, fitted.predict_ratio], 20)
+    ratio = after_rounds([given, fitted.predict_ratio], 20)
     assert "reference_" not in vars(given)
     assert fitted.n_rounds_ == 30
     assert fitted.coef_.tobytes() == before.tobytes()
@@ -354,7 +354,7 @@ def test_what_was_given_is_cloned_and_a_fitted_one_joins_as_its_function():
 
 
 def test_a_copy_learns_on_its_own_and_a_pickle_goes_on_with_the_same_bits():
-    ratio = played([ULSIF(), tilted], 10)
+    ratio = after_rounds([ULSIF(), tilted], 10)
     before, other = ratio.reference_ratio_.copy(), pickle.loads(pickle.dumps(ratio))
     copy(ratio).partial_fit(NORMAL[:4] + 2.0)
     assert ratio.reference_ratio_.tobytes() == before.tobytes()
@@ -365,7 +365,7 @@ def test_a_copy_learns_on_its_own_and_a_pickle_goes_on_with_the_same_bits():
 
 
 def test_a_candidate_that_fails_leaves_the_round_before():
-    ratio = played([ULSIF(), lambda X: np.where(X[:, 0] > 50.0, np.nan, 1.0)], 5)
+    ratio = after_rounds([ULSIF(), lambda X: np.where(X[:, 0] > 50.0, np.nan, 1.0)], 5)
     before = ratio.reference_ratio_.copy()
     with pytest.raises(ParameterError, match=r"candidates\[1\].* row 1"):
         ratio.partial_fit([[0.0, 0.0], [99.0, 0.0]])
@@ -408,7 +408,7 @@ def test_a_classifier_uses_them():
 
 
 @needs_compilation
-def test_models_that_play_together_have_the_bits_of_each_alone():
+def test_models_that_run_together_have_the_bits_of_each_alone():
     rng, ages = np.random.default_rng(3), (17, 70, 260)  # none gets another learner within the rounds below
     reference = rng.normal(size=(300, 4))
     ratios = [OnlineDensityRatio().fit(reference) for _ in ages]

@@ -114,7 +114,7 @@ def test_of_two_overlapping_threads_the_last_one_out_restores():
 
 @two_threads
 def test_one_thread_after_the_other_is_limited():
-    """Also while the first one lives on, as the main thread does when a worker plays the rounds."""
+    """Also while the first one lives on, as the main thread does when a worker runs the rounds."""
     assert threads_inside() == {1}
     assert in_other_thread(threads_inside) == {1}
     assert threads_inside() == {1}
@@ -245,12 +245,12 @@ def test_asking_changes_nothing():
 @pytest.mark.parametrize("n_before", [0, 96])
 def test_threads_that_ask_during_rounds_see_one_round_or_another_never_a_mixture(n_before):
     """The pooled ratio has mean 1 over the reference only if theta, means, proportions and slots belong together."""
-    playing = RegimeStream(TWO, n_reference=150)
-    reference = playing.reference()
+    recurring = RegimeStream(TWO, n_reference=150)
+    reference = recurring.reference()
     estimator = OnlineDensityRatio().fit(reference)
-    playing.run(estimator, [(0, n_before), (1, n_before)] if n_before else [])
+    recurring.run(estimator, [(0, n_before), (1, n_before)] if n_before else [])
     assert (estimator.pool_.slots.n_merged > 1).sum() == (2 if n_before else 0)
-    batches, again = [playing.batch(number // 40 % 2) for number in range(160)], copy(estimator)
+    batches, again = [recurring.batch(number // 40 % 2) for number in range(160)], copy(estimator)
     answers = [again.partial_fit(batch).predict_ratio(reference) for batch in batches]
     expected, seen = np.array([estimator.predict_ratio(reference), *answers]), []
     with asking(

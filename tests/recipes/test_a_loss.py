@@ -56,7 +56,7 @@ def _toy_loss(monkeypatch):
 
 
 def follow(model, n_rounds=60):
-    """Play rounds of a stream that has moved for good; returns it for more."""
+    """Run rounds of a stream that has moved for good; returns it for more."""
     stream = GaussianStream(ConstantShift(0.1), n_features=3, n_reference=300, n_rounds=n_rounds, batch_size=5)
     X, y = stream.reference()
     model.fit(X, y)

@@ -12,7 +12,7 @@ from tests.builders import Setup
 
 @dataclass(frozen=True)
 class Ages:
-    """What the toy knows of each learner: how many rounds it has played."""
+    """What the toy knows of each learner: how many rounds it has run."""
 
     rounds: np.ndarray
 
@@ -38,7 +38,7 @@ class UniformWeights:
 
 
 @pytest.mark.parametrize("d", [3, 70, 120], ids=["compiled learners", "compiled step", "wide learners"])
-def test_rounds_are_played_with_it(d):
+def test_rounds_are_run_with_it(d):
     rng = np.random.default_rng(0)
     settings = Setup().settings(d)
     reference = prepare_reference(rng.normal(size=(50, d)) / np.sqrt(d), Logistic())

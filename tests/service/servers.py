@@ -191,10 +191,8 @@ def content_of_model(model: Any, attached: Any, progress: Any) -> tuple[bytes, .
     return (*found, json.dumps(attached, sort_keys=True).encode())
 
 
-def played_alone(
-    model: Path, folder: Path, batches: list[list[dict[str, Any]]]
-) -> tuple[TableModel, tuple[bytes, ...]]:
-    """The same batches, played one after the other in this process without any service."""
+def run_alone(model: Path, folder: Path, batches: list[list[dict[str, Any]]]) -> tuple[TableModel, tuple[bytes, ...]]:
+    """The same batches, run one after the other in this process without any service."""
     from accous.table.model import save_table_model
 
     shutil.copytree(model, folder)

@@ -202,7 +202,7 @@ def test_a_panic_neither_ends_the_learner_nor_comes_back(forks, mixed, tmp_path)
 
 
 def test_a_panic_while_learning_is_an_answer(numbers, monkeypatch):
-    """Whatever polars does, the record has a result, and the same one when the log is played again."""
+    """Whatever polars does, the record has a result, and the same one when the log is replayed."""
     table_model = load_table_model(numbers.folder)
     store = open_store(table_model, numbers.folder)
     executor = Executor(table_model, BatchReader(table_model, Limits()), Idempotency(), store)

@@ -16,7 +16,7 @@ from accous.service.bodies import CONTENT_TYPES, BatchReader, HttpError, Limits
 from accous.service.interface import Gate, Tokens
 from accous.service.live import Metrics
 from accous.table.model import load_table_model
-from tests.service.servers import content_of, played_alone, serving
+from tests.service.servers import content_of, run_alone, serving
 from tests.waiting import wait_for
 
 
@@ -73,7 +73,7 @@ def test_steps_are_those_of_the_command_line_bit_for_bit(forks, mixed, tmp_path)
         )
         server.wait_for_rounds(len(batches))
     assert server.process.returncode == 0
-    alone, content = played_alone(mixed.folder, tmp_path / "alone", batches)
+    alone, content = run_alone(mixed.folder, tmp_path / "alone", batches)
     assert content_of(folder, "stored") == content
     assert [answer["round"] for answer in answers] == list(range(1, 21))
     again = load_table_model(mixed.folder)

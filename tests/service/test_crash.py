@@ -57,7 +57,7 @@ class Alone:
 
 
 def check(clients, numbers, folder, alone_folder) -> None:
-    """All requests, in their order, played in one process, give the same bits and the same answers."""
+    """All requests, in their order, run in one process, give the same bits and the same answers."""
     sent = {key: request for client in clients for key, request in client.sent.items()}
     answers = {key: answer for client in clients for key, answer in client.acknowledged.items()}
     assert answers.keys() == sent.keys()
@@ -161,7 +161,7 @@ def test_a_save_that_fails_loses_nothing(forks, model, numbers):
         assert server.client.get("/readyz").json()["rounds"] == 6
 
 
-def test_the_log_of_another_model_is_not_played(forks, model, numbers, tmp_path):
+def test_the_log_of_another_model_is_not_run(forks, model, numbers, tmp_path):
     """Somebody fits again into the same folder: the batches of the old model are set aside."""
     with serving(forks, model) as server:
         server.step(numbers.rows[:3])

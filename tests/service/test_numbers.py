@@ -5,7 +5,7 @@ import polars as pl
 
 from accous.cli import main
 from accous.table.model import load_table_model
-from tests.service.servers import content_of, played_alone, serving
+from tests.service.servers import content_of, run_alone, serving
 from tests.waiting import wait_for
 
 
@@ -20,7 +20,7 @@ def test_numbers_have_intervals_and_late_labels(forks, tmp_path):
     rows, prices = table[200:].drop("price").to_dicts(), y[200:]
     alone = load_table_model(tmp_path / "fitted")
     expected = alone.predict(pl.DataFrame(rows[:20]))
-    _, content = played_alone(tmp_path / "fitted", tmp_path / "model", [])
+    _, content = run_alone(tmp_path / "fitted", tmp_path / "model", [])
     with serving(forks, tmp_path / "model") as server:
         answer = server.post("/v1/predict", {"rows": rows[:20]}).json()
         assert answer["predictions"] == expected["prediction"].to_list()

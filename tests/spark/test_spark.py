@@ -218,7 +218,7 @@ def test_partitioned_folders(spark, folder, tmp_path):
     result = collect(adapt_table(spark, df, path / "model", **chosen))
     assert_same(result, rows)
     read = result.loc[result["kind"] == "status", "shop"]
-    assert sorted(read) == sorted(set(rows["shop"])), "one reading per key, although none has played 64 rounds"
+    assert sorted(read) == sorted(set(rows["shop"])), "one reading per key, although none has run 64 rounds"
     adapt_folder(tmp_path / "in", path / "model", tmp_path / "local", **chosen)
     assert_same(pd.read_parquet(tmp_path / "local"), rows)
     bare = adapt_table(spark, df, path / "model", with_states=False, status_every=None, **chosen)

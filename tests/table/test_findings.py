@@ -45,7 +45,7 @@ def model(fitted: Path) -> Any:
     return accous.load(fitted)
 
 
-def played(model: Any, **changes: Any) -> Any:
+def after_rounds(model: Any, **changes: Any) -> Any:
     for number in range(1, 61):
         model.step(rows(number, 10, **{name: make(number) for name, make in changes.items()}))
     return model
@@ -67,13 +67,13 @@ TOGETHER = ["constant number", "constant text", "empty column", "new category", 
 
 @pytest.fixture(scope="module")
 def all_changed(fitted: Path) -> Any:
-    return played(accous.load(fitted), **{CHANGES[name][0]: CHANGES[name][1] for name in TOGETHER})
+    return after_rounds(accous.load(fitted), **{CHANGES[name][0]: CHANGES[name][1] for name in TOGETHER})
 
 
 @pytest.mark.parametrize("name", rest_slow(CHANGES, len(TOGETHER) + 1))
 def test_a_change_is_named_and_has_one_event(fitted: Path, all_changed: Any, name: str) -> None:
     column, make, kind, named = CHANGES[name]
-    model = all_changed if name in TOGETHER else played(accous.load(fitted), **{column: make})
+    model = all_changed if name in TOGETHER else after_rounds(accous.load(fitted), **{column: make})
     (found,) = (each for each in model.drift_.coverage.columns if each.kind == kind and each.column == column)
     changed = {CHANGES[each][0] for each in TOGETHER} if name in TOGETHER else {column}
     assert {each.column for each in model.drift_.coverage.columns} == changed
@@ -83,7 +83,7 @@ def test_a_change_is_named_and_has_one_event(fitted: Path, all_changed: Any, nam
 
 
 def test_a_quiet_stream_and_frames_without_the_constant_columns_show_nothing(fitted: Path) -> None:
-    model, other = played(accous.load(fitted)), accous.load(fitted)
+    model, other = after_rounds(accous.load(fitted)), accous.load(fitted)
     for number in range(1, 31):
         other.step(rows(number, 10).drop("c", "country", "note"))
     assert model.drift_.coverage.columns == other.drift_.coverage.columns == ()
@@ -118,7 +118,7 @@ def adapt(model: Any, folder: Path, stream: pl.DataFrame, ending: str = "csv") -
 @pytest.mark.parametrize("ending", rest_slow(["csv", "jsonl", "parquet"]))
 def test_the_command_line_sees_what_steps_see(model: Any, tmp_path: Path, ending: str) -> None:
     found = adapt(model, tmp_path, pl.concat([rows(number, 10, c=[2] * 10) for number in range(1, 61)]), ending)
-    by_step = played(model, c=lambda _: [2] * 10)
+    by_step = after_rounds(model, c=lambda _: [2] * 10)
     assert [(each.column, each.kind) for each in found.drift_.coverage.columns] == [("c", "new values")]
     assert repr(found.watch.to_plain()) == repr(by_step.watch.to_plain())
     assert found.drift_.events == by_step.drift_.events
@@ -135,7 +135,7 @@ def test_nested_values_of_a_column_that_is_only_watched_are_missing(model: Any, 
 
 def test_what_only_the_table_sees_is_a_reason_and_logged(model: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="accous")
-    played(model, country=lambda _: ["FR"] * 10)
+    after_rounds(model, country=lambda _: ["FR"] * 10)
     # The classifier does not read the column, which was constant.
     assert Reason(Code.NEW_CATEGORIES, 1.0) in model.status_.reasons
     assert Code.NEW_CATEGORIES not in {each.code for each in model.model.status_.reasons}
@@ -145,7 +145,7 @@ def test_what_only_the_table_sees_is_a_reason_and_logged(model: Any, caplog: pyt
 
 
 def test_a_seasonal_change_is_no_event(model: Any) -> None:
-    played(model, age=lambda _: [85.0] * 10)
+    after_rounds(model, age=lambda _: [85.0] * 10)
     rounds = tuple(event.round for event in model.model.drift_.events)
     model.watch = replace(model.watch, columns=NOTHING_FOUND)
     assert model.drift_.events[-1].round == rounds[-1]
@@ -179,8 +179,8 @@ def regression(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed in range(30):
         is_new = pl.Series(rng.random(10) < 0.5)
         model.step(orders(10, 2 + seed).with_columns(plan=pl.when(is_new).then(pl.lit("student")).otherwise("plan")))
-    accous.save(model, folder / "played")
-    return folder / "played"
+    accous.save(model, folder / "adapted")
+    return folder / "adapted"
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ def folders(tmp_path_factory):
     reference, stream = make_tables()
     stream.write_csv(folder / "stream.csv")
     fit_model(folder, reference, "--drop", "id", "--no-ordered", name="unordered")
-    accous.save(play(accous.load(folder / "unordered"), stream), folder / "unordered played")
+    accous.save(run_rounds(accous.load(folder / "unordered"), stream), folder / "unordered adapted")
     return folder
 
 
@@ -31,10 +31,10 @@ def stream(folders):
 
 @pytest.fixture
 def model(folders):
-    return accous.load(folders / "unordered played")
+    return accous.load(folders / "unordered adapted")
 
 
-def play(model: Any, stream: pl.DataFrame) -> Any:
+def run_rounds(model: Any, stream: pl.DataFrame) -> Any:
     for start in range(0, 200, 10):
         model.step(stream[start : start + 10])
     return model
@@ -50,7 +50,7 @@ def count_labels(model: Any) -> int:
 
 @pytest.mark.parametrize("kind", rest_slow(["column", "name", "array", "pandas"]))
 def test_observe_counts_what_the_classifier_counts_on_encoded_rows(model, folders, stream, kind):
-    other = play(accous.load(folders / "unordered"), stream)
+    other = run_rounds(accous.load(folders / "unordered"), stream)
     rows = stream[:100]
     frame, y = {
         "column": (rows, None),

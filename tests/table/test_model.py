@@ -1,4 +1,4 @@
-"""One frame in, one frame out: a table model plays the rounds that `accous adapt` plays, on frames of two libraries."""
+"""One frame in, one frame out: a table model runs the rounds that `accous adapt` runs, on frames of two libraries."""
 
 import json
 import shutil
@@ -150,10 +150,10 @@ def test_a_bad_value_is_named_an_empty_frame_is_no_round_and_nothing_is_learned(
     is_polars = library == "polars"
     bad = texts if is_polars else pd.DataFrame(texts.to_dict(as_series=False))
     empty = stream[:0] if is_polars else pd.DataFrame(columns=stream.columns)
-    for play in (table_model.step, table_model.predict):
+    for run_rounds in (table_model.step, table_model.predict):
         with pytest.raises(DataError, match=r"Row 4 .*'x2': 'n/k'"):
-            play(bad)
-        found = play(empty)
+            run_rounds(bad)
+        found = run_rounds(empty)
         assert list(found.columns) == ["line", "round", "prediction", "p_no", "p_yes", "ratio"]
         assert len(found) == 0
     assert [(each.row, each.column) for each in table_model.prepare(bad).bad_values] == [(4, "x2")]
@@ -346,7 +346,7 @@ def seasonal(tmp_path_factory):
     return fit_model(folder, rows(np.random.default_rng(0), times), *options, label="y")
 
 
-def play(model, first_day: float, last_day: float, shift: float = 0.0):
+def run_rounds(model, first_day: float, last_day: float, shift: float = 0.0):
     rng = np.random.default_rng(int(10 * first_day) + 1)
     for number in range(round(first_day * ROUNDS_PER_DAY), round(last_day * ROUNDS_PER_DAY)):
         start = MONDAY + timedelta(days=21 + number / ROUNDS_PER_DAY)
@@ -357,14 +357,14 @@ def play(model, first_day: float, last_day: float, shift: float = 0.0):
 @pytest.fixture(scope="module")
 def after_a_cycle(seasonal):
     """Four days of the daily cycle alone."""
-    return play(accous.load(seasonal), 0.0, 4.25)
+    return run_rounds(accous.load(seasonal), 0.0, 4.25)
 
 
 def test_the_hour_of_the_day_has_not_moved_and_what_it_explains_is_saved(seasonal, after_a_cycle, tmp_path):
     without_season = dict(zip(("temp", "z", "x"), after_a_cycle.model.state_.watch.column_shares, strict=True))
     assert without_season["temp"] > 0.9
     assert after_a_cycle.seasons.explained[0] > 0.8 * after_a_cycle.model.state_.watch.column_parts[0]
-    first_day = play(accous.load(seasonal), 0.0, 1.0)
+    first_day = run_rounds(accous.load(seasonal), 0.0, 1.0)
     assert first_day.current().drift_attribution["temp"] > 0.9  # what an hour does must be seen twice first
     accous.save(after_a_cycle, tmp_path / "model")
     assert accous.load(tmp_path / "model").drift_.columns == after_a_cycle.drift_.columns
@@ -375,7 +375,7 @@ def test_the_hour_of_the_day_has_not_moved_and_what_it_explains_is_saved(seasona
 
 def test_a_shift_on_top_of_the_cycle_has_moved_and_stays(seasonal, after_a_cycle, tmp_path):
     accous.save(after_a_cycle, tmp_path / "model")
-    model = play(accous.load(tmp_path / "model"), 4.25, 5.0, shift=2.0)
+    model = run_rounds(accous.load(tmp_path / "model"), 4.25, 5.0, shift=2.0)
     raw = dict(zip(("temp", "z", "x"), model.model.state_.watch.column_shares, strict=True))
     assert raw["z"] < 0.9
     assert model.current().drift_attribution["z"] > max(raw["z"], 0.9)
@@ -387,12 +387,12 @@ def test_a_shift_on_top_of_the_cycle_has_moved_and_stays(seasonal, after_a_cycle
     assert moved[0].name == "z"
     assert moved[0].now - moved[0].then > 1.0
     # The days after it are what the same hours did, and the shift has still moved.
-    assert play(model, 5.0, 7.25, shift=2.0).current().drift_attribution["z"] > 0.9
+    assert run_rounds(model, 5.0, 7.25, shift=2.0).current().drift_attribution["z"] > 0.9
 
 
 def test_readings_come_from_one_round_while_another_thread_steps(seasonal):
     """A reader that comes between the classifier's part of a round and the table's waits for the whole round."""
-    model = play(accous.load(seasonal), 0.0, 0.2)
+    model = run_rounds(accous.load(seasonal), 0.0, 0.2)
     n_before = model.model.n_rounds_
     in_the_middle, found = threading.Event(), []
 

@@ -136,7 +136,7 @@ def test_each_row_has_its_last_label_once_in_whatever_order_they_come(files, by,
 def test_what_the_saved_state_does_not_contain_is_taken_back_and_then_done_again(steps, saved, predicts):
     """A process that was killed anywhere between two saves leaves what an uninterrupted one has."""
 
-    def play(store: Store, part: list) -> None:
+    def run_rounds(store: Store, part: list) -> None:
         for step in part:
             if isinstance(step, int):
                 n_before = counts(store)["rows"]
@@ -148,16 +148,16 @@ def test_what_the_saved_state_does_not_contain_is_taken_back_and_then_done_again
         with Store.open(Path(whole), StorePosition()) as store:
             if predicts:
                 add(store, 2, learned=False)
-            play(store, steps)
+            run_rounds(store, steps)
             expected = content(store)
         with Store.open(Path(killed), StorePosition()) as store:
             if predicts:
                 add(store, 2, learned=False)
-            play(store, steps[:saved])
+            run_rounds(store, steps[:saved])
             position = store.position
-            play(store, steps[saved:])
+            run_rounds(store, steps[saved:])
         with Store.open(Path(killed), position) as store:
-            play(store, steps[saved:])
+            run_rounds(store, steps[saved:])
             assert content(store) == expected
 
 

@@ -59,10 +59,10 @@ class Outcome:
     seed : int
     n_rounds : int
         Requested number of rounds; a table in order of time may have had fewer.
-    n_played : int
+    n_run : int
         Number of rounds that the stream had; 0 if unknown.
     n_predicted : int
-        Number of rounds that the contender played: fewer if it keeps nothing and played a sample of them.
+        Number of rounds that the contender ran: fewer if it keeps nothing and ran a sample of them.
     is_done : bool
     reason : str or None
         Why the run failed.
@@ -79,7 +79,7 @@ class Outcome:
     contender: str
     seed: int
     n_rounds: int
-    n_played: int
+    n_run: int
     n_predicted: int
     is_done: bool
     reason: str | None
@@ -118,14 +118,14 @@ def outcome_from_row(row: Mapping[str, Any]) -> Outcome:
         ) from None
     measures = {name: _number(row.get(name), n_digits) for name, n_digits in MEASURES.items()}
     is_done, n_rounds = row.get("status") == "done", int(row.get("n_rounds") or 0)
-    n_played = int(row.get("n_played") or math.ceil((row.get("n_rows") or 0) / key.batch_size))
+    n_run = int(row.get("n_run") or math.ceil((row.get("n_rows") or 0) / key.batch_size))
     return Outcome(
         key=key,
         contender=contender,
         seed=seed,
         n_rounds=n_rounds,
-        n_played=n_played,
-        n_predicted=int(row.get("n_predicted") or n_played),
+        n_run=n_run,
+        n_predicted=int(row.get("n_predicted") or n_run),
         is_done=is_done,
         reason=None if is_done else str(row.get("reason") or "no reason given"),
         spec=str(row.get("spec") or ""),
@@ -500,7 +500,7 @@ def _contender_record(name: str, outcomes: list[Outcome]) -> dict[str, Any]:
         "contender": name,
         "seed": [outcome.seed for outcome in outcomes],
         "n_rounds": _once([outcome.n_rounds for outcome in outcomes]),
-        "n_played": _once([outcome.n_played for outcome in outcomes]),
+        "n_run": _once([outcome.n_run for outcome in outcomes]),
         "n_predicted": _once([outcome.n_predicted for outcome in outcomes]),
         "spec": _once([outcome.spec for outcome in outcomes]),
         "finished": max(outcome.finished for outcome in outcomes),
@@ -548,7 +548,7 @@ def _cell_outcomes(cell: dict[str, Any]) -> Iterable[Outcome]:
         for index, seed in enumerate(record["seed"]):
             row = {name: cell.get(name) for name in CellKey._fields}
             row |= {name: record[name][index] for name in MEASURES if name in record}
-            row |= {name: _at(record[name], index) for name in ("n_rounds", "n_played", "spec", "finished")}
+            row |= {name: _at(record[name], index) for name in ("n_rounds", "n_run", "spec", "finished")}
             row["n_predicted"] = _at(record.get("n_predicted"), index)
             reason = failures.get(str(index))
             status = "done" if reason is None else "failed"

@@ -192,17 +192,17 @@ def run(
     prepare(wanted, tell=lambda remark: remarks.print(remark, soft_wrap=True))
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(folder, "accous bench run"):
-        return _play(wanted.runs(), folder / f"{wanted.name}.jsonl", jobs, remarks, as_json=as_json)
+        return _run_missing(wanted.runs(), folder / f"{wanted.name}.jsonl", jobs, remarks, as_json=as_json)
 
 
-def _play(runs: list[Run], file: Path, jobs: int, remarks: Console, *, as_json: bool) -> int:
-    from accous_bench.grid import play_grid, read_rows, unfinished
+def _run_missing(runs: list[Run], file: Path, jobs: int, remarks: Console, *, as_json: bool) -> int:
+    from accous_bench.grid import read_rows, run_grid, unfinished
 
     left = unfinished(runs, file)
     remarks.print(f"{len(left)} of {len(runs)} runs to do, results in {file}", soft_wrap=True)
     progress = _Progress(len(left), remarks)
     try:
-        play_grid(left, file, n_jobs=jobs, on_row=progress.note)
+        run_grid(left, file, n_jobs=jobs, on_row=progress.note)
     except KeyboardInterrupt:
         remarks.print(
             f"Stopped: {progress.n_finished} of {len(left)} runs are finished and kept. Run it again to continue."

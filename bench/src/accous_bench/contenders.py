@@ -387,9 +387,9 @@ class Contender:
         Whether ``know_parts`` passes it the stream before ``fit``, for the densities of the two parts. This is a bound
         too.
     forgets : bool, default=False
-        Whether it keeps nothing from one round to the next. Such a contender may play a part of the rounds only.
+        Whether it keeps nothing from one round to the next. Such a contender may run a part of the rounds only.
     every : int, default=1
-        Of the part of the rounds that contenders which forget play, it plays one round of so many, because it is slow.
+        Of the part of the rounds that contenders which forget run, it runs one round of so many, because it is slow.
     takes_horizon : bool, default=False
         Whether its settings depend on the number of rounds.
     has_risk : bool, default=True
@@ -570,7 +570,7 @@ def rounds(
     model: Any,
     stream: Any,
     protocol: str = PREDICT_FIRST,
-    is_played: NDArray[np.bool_] | None = None,
+    is_run: NDArray[np.bool_] | None = None,
 ) -> Iterator[Any]:
     """Yield, in each round, the rows to predict when it is time to predict them.
 
@@ -583,22 +583,22 @@ def rounds(
         A fitted model of the contender.
     stream : Stream
     protocol : str
-    is_played : ndarray of bool, optional
-        Which rounds to play; None plays all. Only for a contender that keeps nothing from one round to the next: it
-        then learns only from the batches that the played rounds need.
+    is_run : ndarray of bool, optional
+        Which rounds to run; None runs all. Only for a contender that keeps nothing from one round to the next: it
+        then learns only from the batches that these rounds need.
     """
-    is_played = np.ones(len(stream), dtype=bool) if is_played is None else is_played
+    is_run = np.ones(len(stream), dtype=bool) if is_run is None else is_run
     learns_before = protocol != PREDICT_FIRST
-    needs_batch = is_played if learns_before else np.append(is_played[1:], not contender.forgets)
+    needs_batch = is_run if learns_before else np.append(is_run[1:], not contender.forgets)
     fresh = _fresh_batches(stream) if protocol == FRESH_ROWS else None
     for batch in stream:
         scored, place = batch if fresh is None else next(fresh), batch.round - 1
         learns = needs_batch[place] and not contender.is_told_ratio
-        if contender.is_told_ratio and is_played[place]:
+        if contender.is_told_ratio and is_run[place]:
             model.adapt_to(_true_ratio(stream, batch.alpha))
         if learns and learns_before:
             model.adapt(batch.X)
-        if is_played[place]:
+        if is_run[place]:
             yield scored
         if learns and not learns_before:
             model.adapt(batch.X)

@@ -30,7 +30,7 @@ from accous_bench.problems import Problem, Setting, Stream
 
 __all__ = [
     "Measures", "RoundScores", "Run", "WorkerDiedError", "append_row", "commit", "expected_excess_loss",
-    "machine", "observed_loss", "play", "play_grid", "read_rows", "repair", "scored_rounds",
+    "machine", "observed_loss", "read_rows", "repair", "run_grid", "run_one", "scored_rounds",
     "unfinished", "versions",
 ]  # fmt: skip
 
@@ -234,8 +234,8 @@ class Measures:
     has_regret : bool
         Whether to record the excess of the expected loss, on new rows from the reference's distribution.
     one_step_every : int
-        Contenders that keep nothing from one round to the next play one round of every so many, drawn at random, and
-        slow ones fewer still (`Run.plays_one_of`); as many of these are scored as ``score_every`` asks for, or all.
+        Contenders that keep nothing from one round to the next run one round of every so many, drawn at random, and
+        slow ones fewer still (`Run.runs_one_of`); as many of these are scored as ``score_every`` asks for, or all.
     """
 
     score_every: int
@@ -281,8 +281,8 @@ class Run:
         return model.set_params(**self.parameters) if self.parameters else model
 
     @property
-    def plays_one_of(self) -> int:
-        """Of how many rounds one is played: 1 unless the contender forgets and the spec leaves rounds out."""
+    def runs_one_of(self) -> int:
+        """Of how many rounds one is run: 1 unless the contender forgets and the spec leaves rounds out."""
         every = self.measures.one_step_every if self.contender.forgets else 1
         return every * self.contender.every if every > 1 else 1
 
@@ -290,7 +290,7 @@ class Run:
         """Return everything, apart from the code, that the numbers depend on."""
         measures = asdict(self.measures)
         if self.contender.forgets:
-            measures["one_step_every"] = self.plays_one_of
+            measures["one_step_every"] = self.runs_one_of
         else:
             del measures["one_step_every"]
         return {"contender": _parameters(self.model()), "options": dict(self.setting.options), **measures}
@@ -306,7 +306,7 @@ class Run:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def play(run: Run) -> dict[str, Any]:
+def run_one(run: Run) -> dict[str, Any]:
     """Run the contender on the stream and return the record; a failure is recorded, not raised."""
     started, started_on_cpu = time.perf_counter(), time.process_time()
     try:
@@ -345,10 +345,10 @@ def _outcome(run: Run, stream: Stream) -> dict[str, Any]:
     model = run.model()
     scores = RoundScores(len(stream), run.measures.n_points)
     scorer = _Scorer(stream, run.measures, has_risk=run.contender.has_risk)
-    is_played, is_scored = _chosen_rounds(run, len(stream))
+    is_run, is_scored = _chosen_rounds(run, len(stream))
     fit_on(stream, run.contender, model)
     started = time.perf_counter()
-    for batch in rounds(run.contender, model, stream, run.protocol, is_played):
+    for batch in rounds(run.contender, model, stream, run.protocol, is_run):
         scores.add_errors(batch.round, np.asarray(model.predict(batch.X)) != batch.y)
         if is_scored[batch.round - 1]:
             scorer.score(model, batch, scores)
@@ -361,9 +361,9 @@ def _outcome(run: Run, stream: Stream) -> dict[str, Any]:
         "n_rows": scores.n_rows,
         "n_reference": len(y),
         "n_features": int(X.shape[1]),
-        "n_played": len(stream),
-        "n_predicted": int(is_played.sum()),
-        "seconds_per_round": (time.perf_counter() - started) / int(is_played.sum()),
+        "n_run": len(stream),
+        "n_predicted": int(is_run.sum()),
+        "seconds_per_round": (time.perf_counter() - started) / int(is_run.sum()),
         "curve": scores.curve(),
         "learner_weights": scores.learner_weights(),
         "settings": {"stream": repr(stream)},
@@ -371,16 +371,16 @@ def _outcome(run: Run, stream: Stream) -> dict[str, Any]:
 
 
 def _chosen_rounds(run: Run, n_rounds: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which rounds are played, and which of them are scored."""
+    """Return which rounds are run, and which of them are scored."""
     measures, seed = run.measures, run.setting.seed
-    is_played = np.ones(n_rounds, dtype=bool)
-    if run.plays_one_of > 1:
-        is_played = scored_rounds(n_rounds, run.plays_one_of, seed)
-    # One that plays few rounds is scored in no more of them than the others: a score may cost more than a round.
-    every = max(1, measures.score_every // run.plays_one_of)
+    is_run = np.ones(n_rounds, dtype=bool)
+    if run.runs_one_of > 1:
+        is_run = scored_rounds(n_rounds, run.runs_one_of, seed)
+    # One that runs few rounds is scored in no more of them than the others: a score may cost more than a round.
+    every = max(1, measures.score_every // run.runs_one_of)
     is_scored = np.zeros(n_rounds, dtype=bool)
-    is_scored[is_played] = scored_rounds(int(is_played.sum()), every, seed)
-    return is_played, is_scored
+    is_scored[is_run] = scored_rounds(int(is_run.sum()), every, seed)
+    return is_run, is_scored
 
 
 class _Scorer:
@@ -519,7 +519,7 @@ def unfinished(runs: Sequence[Run], file: Path) -> list[Run]:
     return [run for run in runs if run.identity() not in finished]
 
 
-def play_grid(
+def run_grid(
     runs: Sequence[Run],
     file: Path,
     *,
@@ -541,7 +541,7 @@ def play_grid(
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     workers = Parallel(n_jobs, backend="loky", return_as="generator_unordered", batch_size=1)
-    for row in _until_a_worker_dies(workers(delayed(play)(run) for run in runs)):
+    for row in _until_a_worker_dies(workers(delayed(run_one)(run) for run in runs)):
         append_row(file, row)
         on_row(row)
 

@@ -55,7 +55,7 @@ class Spec:
     score_every : int or None
         See `Measures`; None scores about 2,000 rounds of a stream.
     one_step_every : int
-        See `Measures`; 1 lets every contender play all rounds.
+        See `Measures`; 1 lets every contender run all rounds.
     points : int
         Number of points of the curves.
     record : tuple of str

@@ -71,14 +71,14 @@ class Entry:
         return fmean(known) / fmean(one.n_predicted or one.n_rounds for one in self.done.values()) if known else None
 
     @property
-    def n_played(self) -> set[int]:
+    def n_run(self) -> set[int]:
         """Number of rounds that the streams had; a table in order of time may have fewer than requested."""
-        return {outcome.n_played or outcome.n_rounds for outcome in self.done.values()}
+        return {outcome.n_run or outcome.n_rounds for outcome in self.done.values()}
 
     @property
-    def played_all(self) -> bool:
-        """Whether the contender played all rounds of its streams, and not a sample of them."""
-        return all(outcome.n_predicted == outcome.n_played for outcome in self.done.values())
+    def ran_all(self) -> bool:
+        """Whether the contender ran all rounds of its streams, and not a sample of them."""
+        return all(outcome.n_predicted == outcome.n_run for outcome in self.done.values())
 
 
 @dataclass(frozen=True)
@@ -232,13 +232,13 @@ class Pairing(NamedTuple):
 def fair_pairing(cell: Cell, *contenders: str) -> Pairing | None:
     """Return how to compare contenders: by the exact risk if all have one, or by the error on the same rounds.
 
-    The error is counted on drawn rows. A contender that played a sample of the rounds has other rows than one that
-    played all, and their errors may differ by chance alone.
+    The error is counted on drawn rows. A contender that ran a sample of the rounds has other rows than one that
+    ran all, and their errors may differ by chance alone.
 
     Returns
     -------
     Pairing or None
-        None if one of them is missing, or has no risk and played other rounds.
+        None if one of them is missing, or has no risk and ran other rounds.
     """
     if _risk_is_of_the_protocol(cell):
         seeds = cell.common_seeds(*contenders, measure="risk")
@@ -249,7 +249,7 @@ def fair_pairing(cell: Cell, *contenders: str) -> Pairing | None:
 
 
 def have_same_rounds(cell: Cell, contenders: Iterable[str], seeds: Iterable[int]) -> bool:
-    """Whether contenders played the same rounds: a seed draws the same sample for all that play as many rounds."""
+    """Whether contenders ran the same rounds: a seed draws the same sample for all that run as many rounds."""
     entries = [cell.entries[name] for name in contenders]
     return all(len({entry.done[seed].n_predicted for entry in entries}) == 1 for seed in seeds)
 
@@ -344,7 +344,7 @@ def against_ours(panel: Panel) -> dict[tuple[str, str], AgainstOurs]:
     """Test every rival against Accous under every shift, with Holm's correction over the panel.
 
     The differences are those of the exact risk if both have one, otherwise of the error, which is only tested if both
-    played the same rounds.
+    ran the same rounds.
 
     The differences are by contender and shift, without contenders that share no stream with Accous.
     """
@@ -416,9 +416,9 @@ def best_contenders(cell: Cell) -> list[str]:
     """Return the contenders with the lowest error; ties to two decimals of a per cent all count.
 
     The limit and the oracle do not count, and neither do contenders that did not run on all of the cell's streams or
-    played a sample of their rounds. Means are over these streams.
+    ran a sample of their rounds. Means are over these streams.
     """
-    return lowest(cell, [name for name in who_counts(cell) if cell.entries[name].played_all], "error")
+    return lowest(cell, [name for name in who_counts(cell) if cell.entries[name].ran_all], "error")
 
 
 def lowest(cell: Cell, contenders: Iterable[str], measure: str) -> list[str]:
@@ -510,7 +510,7 @@ def _n_complete(cell: Cell, names: list[str]) -> int:
 def _lowest(cell: Cell, names: list[str]) -> list[str]:
     """Return the winners by the exact risk, or by the error if some contender has no risk.
 
-    Both have the same mean. The error is counted on drawn rows, and contenders that forget play few rounds: where all
+    Both have the same mean. The error is counted on drawn rows, and contenders that forget run few rounds: where all
     are within half a point, they would often win by chance.
     """
     ran = [name for name in names if cell.is_complete(name)]

@@ -209,8 +209,8 @@ def _rounds(panel: Panel) -> str:
     entries = [
         entry for cell in panel.cells.values() for entry in cell.entries.values() if entry.n_rounds == cell.n_rounds
     ]
-    played = sorted(set[int]().union(*(entry.n_played for entry in entries))) or [0]
-    return f"{played[0]:,} rounds" if len(played) == 1 else f"{played[0]:,} to {played[-1]:,} rounds"
+    n_run = sorted(set[int]().union(*(entry.n_run for entry in entries))) or [0]
+    return f"{n_run[0]:,} rounds" if len(n_run) == 1 else f"{n_run[0]:,} to {n_run[-1]:,} rounds"
 
 
 def _error(cell: Cell, name: str, notes: _Notes) -> str:
@@ -230,7 +230,7 @@ def _shortcomings(cell: Cell, entry: Entry) -> Iterator[str]:
     if n_seeds > len(cell.seeds) and cell.is_complete(entry.contender):
         yield f"Ran on {n_seeds} seeds; the mean is over the seeds of the table."
     n_predicted = {outcome.n_predicted for outcome in entry.done.values()}
-    if n_seeds and n_predicted != entry.n_played:
+    if n_seeds and n_predicted != entry.n_run:
         yield f"{max(n_predicted):,} of the rounds, drawn at random."
     if n_seeds and not set(entry.done) >= set(cell.seeds):
         yield f"Seeds {', '.join(map(str, entry.done))} only."
@@ -441,7 +441,7 @@ def _origin(aggregates: Aggregates) -> dict[str, str]:
 HEADLINE = ("table3", "table1", "table2", "images", "images_tuned")
 LEGEND = (
     "Errors and risks are in %, means over the seeds, errors with ± their standard error. The paper's are beside them. "
-    "**Bold** is the lowest error of those that played all rounds. The risk is exact. In brackets is the share of the "
+    "**Bold** is the lowest error of those that ran all rounds. The risk is exact. In brackets is the share of the "
     "gap between FIX and the limit, then FIX and the oracle, that a contender closes. Differences are of risks, or of "
     "errors where no risk is known, with the p of a paired t-test over the seeds. Those with ≈ are not on the same "
     "rounds and not tested. ms is processor time a round."

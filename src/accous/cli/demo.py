@@ -45,7 +45,7 @@ _SIMULATED = "Simulated stream"
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions:
-    """What to play, and what to make of it."""
+    """What to run, and what to make of it."""
 
     simulated: Annotated[
         bool, typer.Option("--simulated", help="Follow a simulated stream with five classifiers instead.")
@@ -126,9 +126,9 @@ def demo(options: DemoOptions) -> int:
     with (
         tempfile.TemporaryDirectory() as place,
         announcing_compilation(remarks),
-        ProgressBar("Playing", console=remarks) as bar,
+        ProgressBar("Running", console=remarks) as bar,
     ):
-        recovery = play(Path(place), bar.show)
+        recovery = run_demo(Path(place), bar.show)
     if options.as_json:
         typer.echo(json.dumps(recovery.to_json(), indent=2))
     else:
@@ -161,7 +161,7 @@ def write_tables(folder: Path) -> list[Path]:
     return simulated.write_new(folder, tables)
 
 
-# --- The play: what the commands fit, adapt, ask and labels do
+# --- The run: what the commands fit, adapt, ask and labels do
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Recovery:
-    """The whole play.
+    """The whole run.
 
     Attributes
     ----------
@@ -233,8 +233,8 @@ class Recovery:
         return {"at_fit": self.at_fit, "parts": [asdict(part) for part in self.parts], "finding": self.finding()}
 
 
-def play(folder: Path, on_progress: Callable[[float], None] = lambda _: None) -> Recovery:
-    """Play the rows in a folder.
+def run_demo(folder: Path, on_progress: Callable[[float], None] = lambda _: None) -> Recovery:
+    """Run the rows in a folder.
 
     Parameters
     ----------

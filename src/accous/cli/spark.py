@@ -128,7 +128,7 @@ def _replay(options: SparkOptions, session: Any, reading: dict[str, str], remark
     """Run a table through the step, write the result, and say what is in it."""
     from accous.spark import adapt_table
 
-    with remarks.status("Playing the rounds of all keys"):
+    with remarks.status("Running the rounds of all keys"):
         df = _load(options, session.read, reading, options.schema)
         result = adapt_table(session, df, str(options.model), is_last=options.last, **_chosen(options, session))
         result.write.partitionBy("kind").parquet(options.output)

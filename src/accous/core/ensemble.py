@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.kernels_learners import play_learners
+from accous.core.kernels_learners import run_learners
 from accous.core.kernels_rows import (
     BLOCK,
     covary_scores,
@@ -519,7 +519,7 @@ _FIRST = np.zeros(1, dtype=np.int64)
 
 
 class LearnerKernel:
-    """Plays the learners of models in one compiled loop: what it needs beside their arrays.
+    """Runs the learners of models in one compiled loop: what it needs beside their arrays.
 
     Parameters
     ----------
@@ -545,7 +545,7 @@ class LearnerKernel:
             settings.neutral,
         )
 
-    def play(
+    def run(
         self, kernel: Any, active: IntArray, gradients: FloatArray, arrays: tuple[Any, ...], step_sizes: FloatArray
     ) -> None:
         """Make the steps of the learners of the active models, and open the next round, in place.
@@ -553,7 +553,7 @@ class LearnerKernel:
         Parameters
         ----------
         kernel : Kernel
-            ``play_learners`` in the precision of the arrays.
+            ``run_learners`` in the precision of the arrays.
         active : array of shape (n_active,)
         gradients : array of shape (n_active, most_learners + 1, d)
         arrays : tuple of arrays
@@ -608,7 +608,7 @@ class CompiledRounds(PaperRounds):
             return super().run(state, batch, step_size)
         gradients = self._gradients(state, batch)
         arrays = learner_arrays(state, self.settings.min_interval)
-        self._kernel.play(play_learners, _FIRST, gradients[None], arrays, np.array([step_size]))
+        self._kernel.run(run_learners, _FIRST, gradients[None], arrays, np.array([step_size]))
         return state_of_arrays(arrays, 0, self.settings)
 
     def open_first(self, state: EnsembleState) -> EnsembleState:
@@ -748,7 +748,7 @@ class CompiledStack(NewtonStack):
         )
         arrays = (*numbers, *stack, None, *meta)
         of_all = np.concatenate((gradients, np.zeros((1, d))))[None]
-        LearnerKernel(settings).play(play_learners, _FIRST, of_all, arrays, np.array([step_size]))
+        LearnerKernel(settings).run(run_learners, _FIRST, of_all, arrays, np.array([step_size]))
         return type(self)(*(each[0] for each in stack))
 
 
@@ -802,7 +802,7 @@ def choose_rounds(
 ) -> PaperRounds:
     """Choose how the rounds of an ensemble on this reference are run; done once, by ``fit``.
 
-    Only the paper's meta-learner has a compiled twin; any other is played in plain numpy.
+    Only the paper's meta-learner has a compiled twin; any other is run in plain numpy.
     """
     start = partial(start_learners, ridge=settings.ridge, metric=settings.metric, rank=settings.rank)
     if isinstance(meta_learner, AdaptMLProd) and settings.metric == FULL and is_narrow(len(settings.neutral)):

@@ -39,7 +39,7 @@ _NUMBERS = (float64, float64, boolean, float64, IN1, float64, int64, boolean, bo
 _ROOM = (boolean, OUT2, OUT2, OUT1, OUT1, COUNTS)
 
 
-def _play_learners(
+def _run_learners(
     active: IntArray,
     gradients: FloatArray,
     n_rounds: FloatArray,
@@ -166,12 +166,12 @@ def _play_learners(
     return is_marked
 
 
-play_learners = kernel(
+run_learners = kernel(
     types.boolean, KEYS, IN3, OUT1, COUNTS, OUT1, OUT3, OUT4, OUT4, types.none, *_META, *_NUMBERS, *_ROOM
-)(_play_learners)
-play_learners_of_keys = kernel(
+)(_run_learners)
+run_learners_of_keys = kernel(
     types.boolean, KEYS, IN3, OUT1, COUNTS, OUT1, SINGLE3, types.none, types.none, SINGLE3, *_META, *_NUMBERS, *_ROOM
-)(_play_learners)
+)(_run_learners)
 
 
 @inlined

@@ -589,7 +589,7 @@ def hold_for(excess: float) -> float:
 
 
 class RatioPool:
-    """Plays the pool's rounds next to those of an estimator.
+    """Runs the pool's rounds next to those of an estimator.
 
     Parameters
     ----------

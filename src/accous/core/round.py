@@ -27,7 +27,7 @@ from accous.core.ensemble import (
     learner_arrays,
     state_of_arrays,
 )
-from accous.core.kernels_learners import play_learners, play_learners_of_keys
+from accous.core.kernels_learners import run_learners, run_learners_of_keys
 from accous.core.kernels_pool import (
     add_to_look,
     filter_batches,
@@ -283,8 +283,8 @@ class CompiledRound:
             *self._filter_room,
             models.log_likelihoods,
         )
-        play = play_learners_of_keys if self._is_single else play_learners
-        self._learners.play(play, active, gradients, models.of_learners, steps)
+        run_learners_of = run_learners_of_keys if self._is_single else run_learners
+        self._learners.run(run_learners_of, active, gradients, models.of_learners, steps)
         return ratios, slot_ratios
 
     def ratios(self, models: RoundArrays, active: IntArray) -> FloatArray:

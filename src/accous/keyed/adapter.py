@@ -51,7 +51,7 @@ class KeyReading(NamedTuple):
     ----------
     key : object
     rounds, rows, late_rows : int
-        Rounds played, rows learned from, and rows that came too late.
+        Rounds run, rows learned from, and rows that came too late.
     time : float
         The newest time; NaN without times.
     state : {"healthy", "degraded", "uncertain"}
@@ -196,10 +196,10 @@ def _judge(shared: SharedModel, now: Estimate, drift: float, outside: float) -> 
 # --- KeyedAdapter: one step from bytes to bytes, for one key or many
 
 
-# --- The rounds of some keys in one call: read the states, play the rounds wave by wave, write the states
+# --- The rounds of some keys in one call: read the states, run the rounds wave by wave, write the states
 
 
-class Played(NamedTuple):
+class ChunkResult(NamedTuple):
     """What the rounds of some keys gave.
 
     Attributes
@@ -232,7 +232,7 @@ class _Outcome(NamedTuple):
 
 
 class KeyRunner:
-    """Plays the rounds of a few dozen keys at a time.
+    """Runs the rounds of a few dozen keys at a time.
 
     Parameters
     ----------
@@ -251,8 +251,8 @@ class KeyRunner:
 
     def run(
         self, names: list[Any], states: list[bytes | None], new: KeyedRows, counts: IntArray, *, is_last: bool
-    ) -> Played:
-        """Play all rounds that the new rows complete.
+    ) -> ChunkResult:
+        """Run all rounds that the new rows complete.
 
         Parameters
         ----------
@@ -281,9 +281,9 @@ class KeyRunner:
                 stack.numbers[Number.ROUND_TIME, active] = np.fmax(stack.numbers[Number.ROUND_TIME, active], newest)
             self._predict(stack, active, starts, X, indices, outcome)
             events += self._run_round(stack, active, X, starts, names)
-        played = self._finish(stack, plan, outcome, events)
+        result = self._finish(stack, plan, outcome, events)
         self._spare[len(stack)] = stack
-        return played
+        return result
 
     def read(
         self, names: list[Any], states: list[bytes | None], most_rows: int = 0
@@ -324,10 +324,10 @@ class KeyRunner:
         for number in (Number.NEWEST_TIME, Number.CLOSED_TIME, Number.ROUND_TIME):
             stack.numbers[number, keys] = np.nan
 
-    def nothing(self) -> Played:
+    def nothing(self) -> ChunkResult:
         """Return what no keys give."""
         none = np.empty(0, dtype=np.int64)
-        return Played([], self._no_rows, none, none, none, np.empty((0, len(self._shared.classes))), [])
+        return ChunkResult([], self._no_rows, none, none, none, np.empty((0, len(self._shared.classes))), [])
 
     def _outcome_of(self, n_rows: int) -> _Outcome:
         n_classes = len(self._shared.classes)
@@ -337,7 +337,7 @@ class KeyRunner:
     def _run_round(
         self, stack: KeyStack, active: IntArray, X: FloatArray, starts: IntArray, names: list[Any]
     ) -> list[KeyEvent]:
-        """Play one round of each active key: the steps are those of `accous.model.round.run_round`."""
+        """Run one round of each active key: the steps are those of `accous.model.round.run_round`."""
         shared = self._shared
         was_held = stack.numbers[Number.IS_HELD].tolist()
         features, is_long = shared.ratio.features_.transform_each(X)
@@ -389,7 +389,7 @@ class KeyRunner:
         outcome.probabilities[indices] = probabilities
         outcome.class_numbers[indices] = scores[:, 0] > 0.0 if scores.shape[1] == 1 else scores.argmax(axis=1)
 
-    def _finish(self, stack: KeyStack, plan: ChunkPlan, outcome: _Outcome, events: list[KeyEvent]) -> Played:
+    def _finish(self, stack: KeyStack, plan: ChunkPlan, outcome: _Outcome, events: list[KeyEvent]) -> ChunkResult:
         keys, rows, owners = np.arange(len(stack)), plan.rows, plan.owners
         indices, starts = plan.open_rows()
         if starts[-1]:
@@ -399,7 +399,7 @@ class KeyRunner:
         matrix = np.empty((len(rows), 0))
         if ends != lasts:
             matrix = KeyedRows(rows.X, rows.times, rows.numbers, outcome.rounds > 0, rows.positions).to_matrix()
-        played = Played(
+        result = ChunkResult(
             [
                 self._form.pack(stack, key, matrix[start:end])
                 for key, (start, end) in enumerate(zip(ends, lasts, strict=True))
@@ -412,10 +412,10 @@ class KeyRunner:
             events,
         )
         if np.count_nonzero(is_out) < len(is_out):
-            played = _some_rows(played, is_out)
-        return played if plan.beside is None else self._with_beside(plan, played)
+            result = _some_rows(result, is_out)
+        return result if plan.beside is None else self._with_beside(plan, result)
 
-    def _with_beside(self, plan: ChunkPlan, played: Played) -> Played:
+    def _with_beside(self, plan: ChunkPlan, result: ChunkResult) -> ChunkResult:
         """Add late rows that are predicted and not learned from.
 
         By the fixed predictor: the state of their round is gone, and the state of now depends on which other rows
@@ -426,26 +426,26 @@ class KeyRunner:
         assert owners is not None
         outcome = self._outcome_of(len(beside))
         self._score(np.zeros(len(beside), dtype=np.int64), beside.X, self._fixed, slice(None), outcome)
-        return Played(
-            played.states,
-            join_rows([played.rows, beside]),
-            np.concatenate((played.owners, owners)),
-            np.concatenate((played.rounds, np.zeros(len(beside), dtype=np.int64))),
-            np.concatenate((played.class_numbers, outcome.class_numbers)),
-            np.concatenate((played.probabilities, outcome.probabilities)),
-            played.events,
+        return ChunkResult(
+            result.states,
+            join_rows([result.rows, beside]),
+            np.concatenate((result.owners, owners)),
+            np.concatenate((result.rounds, np.zeros(len(beside), dtype=np.int64))),
+            np.concatenate((result.class_numbers, outcome.class_numbers)),
+            np.concatenate((result.probabilities, outcome.probabilities)),
+            result.events,
         )
 
 
-def _some_rows(played: Played, is_out: BoolArray) -> Played:
-    return Played(
-        played.states,
-        played.rows.take(is_out),
-        played.owners[is_out],
-        played.rounds[is_out],
-        played.class_numbers[is_out],
-        played.probabilities[is_out],
-        played.events,
+def _some_rows(result: ChunkResult, is_out: BoolArray) -> ChunkResult:
+    return ChunkResult(
+        result.states,
+        result.rows.take(is_out),
+        result.owners[is_out],
+        result.rounds[is_out],
+        result.class_numbers[is_out],
+        result.probabilities[is_out],
+        result.events,
     )
 
 
@@ -475,7 +475,7 @@ def _vetoes(stack: KeyStack, was_held: list[float], names: list[Any]) -> list[Ke
 
 _MOST_KEYS = 64
 _ONE_KEY = np.zeros(1, dtype=np.int64)
-_MOST_NUMBERS = 4_000_000  # of the arrays that a call makes for the keys that play together
+_MOST_NUMBERS = 4_000_000  # of the arrays that a call makes for the keys that run together
 
 
 class KeyedAdapter:
@@ -572,9 +572,9 @@ class KeyedAdapter:
         if times is not None:
             rows = rows.in_order()
         counts = np.array([len(rows)])
-        played = self.runner.run([None], [state], rows, counts, is_last=is_last)
-        predictions = self._predictions([None], [played], [_ONE_KEY], given)
-        return played.states[0], predictions, played.events
+        result = self.runner.run([None], [state], rows, counts, is_last=is_last)
+        predictions = self._predictions([None], [result], [_ONE_KEY], given)
+        return result.states[0], predictions, result.events
 
     def step_many(
         self,
@@ -614,10 +614,10 @@ class KeyedAdapter:
         names, codes = read_keys(keys, len(rows), list(states) if is_last else [])
         rows, counts = _by_key(rows, codes, len(names), has_times=times is not None)
         ends = np.cumsum(counts)
-        # Keys with as many rows play together, so that few of them wait for the others.
+        # Keys with as many rows run together, so that few of them wait for the others.
         order = np.argsort(-counts, kind="stable")
         parts: list[IntArray] = []
-        played: list[Played] = []
+        result: list[ChunkResult] = []
         after: dict[Any, bytes] = dict.fromkeys(names, b"")
         for first in range(0, len(names), self._n_together):
             part = np.sort(order[first : first + self._n_together])
@@ -625,14 +625,14 @@ class KeyedAdapter:
             indices = np.concatenate([np.arange(ends[key] - counts[key], ends[key]) for key in part.tolist()])
             before = [states.get(name) for name in of_part]
             some = rows.take(indices)
-            played.append(self.runner.run(of_part, before, some, counts[part], is_last=is_last))
-            after.update(zip(of_part, played[-1].states, strict=True))
+            result.append(self.runner.run(of_part, before, some, counts[part], is_last=is_last))
+            after.update(zip(of_part, result[-1].states, strict=True))
             parts.append(part)
-        events = [event for each in played for event in each.events]
-        return after, self._predictions(names, played, parts, given), events
+        events = [event for each in result for event in each.events]
+        return after, self._predictions(names, result, parts, given), events
 
     def rounds_of(self, state: bytes) -> int:
-        """Return how many rounds a state has played."""
+        """Return how many rounds a state has run."""
         return self._form.peek(state)[0]
 
     def rows_seen(self, state: bytes) -> int:
@@ -674,49 +674,49 @@ class KeyedAdapter:
         )
 
     def _predictions(
-        self, names: list[Any], played: list[Played], parts: Sequence[IntArray], given: FloatArray
+        self, names: list[Any], result: list[ChunkResult], parts: Sequence[IntArray], given: FloatArray
     ) -> Predictions:
         """Put together what all parts predicted; ``given`` are the times that the caller gave."""
-        if not played:
-            played, parts = [self.runner.nothing()], [np.empty(0, dtype=np.int64)]
+        if not result:
+            result, parts = [self.runner.nothing()], [np.empty(0, dtype=np.int64)]
         if len(names) == 1:
-            return self._predictions_of_one(names[0], played[0], given)
-        together = [each.rows for each in played]
+            return self._predictions_of_one(names[0], result[0], given)
+        together = [each.rows for each in result]
         positions = np.concatenate([rows.positions for rows in together])
-        is_in_order = len(played) == 1 and bool((positions[1:] > positions[:-1]).all())
+        is_in_order = len(result) == 1 and bool((positions[1:] > positions[:-1]).all())
         order = slice(None) if is_in_order else np.argsort(positions, kind="stable")
 
         def joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
             return arrays[0] if is_in_order else np.concatenate(arrays)[order]
 
         times: FloatArray = joined([rows.times for rows in together])
-        owners = joined([part[each.owners] for part, each in zip(parts, played, strict=True)])
+        owners = joined([part[each.owners] for part, each in zip(parts, result, strict=True)])
         keys = np.empty(len(names), dtype=object)
         keys[:] = names
         times = self._as_given(times, positions[order], given)
-        probabilities: FloatArray = joined([each.probabilities for each in played])
+        probabilities: FloatArray = joined([each.probabilities for each in result])
         return Predictions(
             keys=keys[owners],
             numbers=joined([rows.numbers for rows in together]),
             times=times,
-            rounds=joined([each.rounds for each in played]),
-            classes=self.shared.classes[joined([each.class_numbers for each in played])],
+            rounds=joined([each.rounds for each in result]),
+            classes=self.shared.classes[joined([each.class_numbers for each in result])],
             probabilities=probabilities,
             positions=positions[order],
         )
 
-    def _predictions_of_one(self, name: Any, played: Played, given: FloatArray) -> Predictions:
+    def _predictions_of_one(self, name: Any, result: ChunkResult, given: FloatArray) -> Predictions:
         """Do the same for a single key, in less time."""
-        rows, order = played.rows, played.rows.positions.argsort(kind="stable")
+        rows, order = result.rows, result.rows.positions.argsort(kind="stable")
         keys = np.empty(len(order), dtype=object)
         keys.fill(name)
         return Predictions(
             keys=keys,
             numbers=rows.numbers[order],
             times=self._as_given(rows.times[order], rows.positions[order], given),
-            rounds=played.rounds[order],
-            classes=self.shared.classes[played.class_numbers[order]],
-            probabilities=played.probabilities[order],
+            rounds=result.rounds[order],
+            classes=self.shared.classes[result.class_numbers[order]],
+            probabilities=result.probabilities[order],
             positions=rows.positions[order],
         )
 

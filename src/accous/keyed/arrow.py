@@ -368,7 +368,7 @@ def _badness(reading: KeyReading) -> tuple[int, bool, float]:
 
 
 def newest_states(pairs: Iterable[tuple[Any, bytes]]) -> dict[Any, bytes]:
-    """Return the newest state of each key: the one that has seen most rows, and has played most rounds with them.
+    """Return the newest state of each key: the one that has seen most rows, and has run most rounds with them.
 
     Parameters
     ----------

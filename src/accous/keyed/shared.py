@@ -33,7 +33,7 @@ class SharedModel:
     Parameters
     ----------
     model : AdaptiveClassifier
-        Fitted, with the built-in predictor and an `accous.OnlineDensityRatio` with a pool. Rounds that it has played
+        Fitted, with the built-in predictor and an `accous.OnlineDensityRatio` with a pool. Rounds that it has run
         itself do not count: every key starts before its first round.
 
     Attributes
@@ -148,7 +148,7 @@ def _require_supported(model: Any) -> None:
         )
     if not ratio.is_free_of_blas or not isinstance(ratio.whole_reference_, NarrowReference):
         raise ParameterError(
-            f"A KeyedAdapter plays compiled rounds, which need the logistic loss, the full metric, one of the feature "
+            f"A KeyedAdapter runs compiled rounds, which need the logistic loss, the full metric, one of the feature "
             f"maps 'auto', 'standardize' and 'identity', and fewer than 63 columns, but the model has ratio={ratio!r} "
             f"on {model.n_features_in_} columns."
         )

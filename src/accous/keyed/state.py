@@ -279,7 +279,7 @@ class StateFormat:
 
     @staticmethod
     def age(state: bytes, name: object = None) -> tuple[int, int]:
-        """Return how many rows a state has seen and how many rounds it has played: a later one has more of either."""
+        """Return how many rows a state has seen and how many rounds it has run: a later one has more of either."""
         if len(state) < _HEADER.size + 8 * N_NUMBERS or state[:4] != _MAGIC:
             raise _foreign(state, _of_key(name))
         ages = (

@@ -173,7 +173,7 @@ def backtest(
         not sort as its times do. None means that the rows are in order of time.
     sample_weight : array of shape (n_rows,), optional
         Base weights, as for ``fit``. They weigh the reference of a replay, and the errors that are
-        measured on the rows played after it.
+        measured on the rows that come after it.
     batch_size : int, default=10
         Rows in a round of the replay.
     cuts : sequence of float, default=(0.4, 0.6, 0.8)
@@ -259,7 +259,7 @@ def _read_history(X: Any, y: Any, sample_weight: Any, order: Any) -> tuple[Any, 
 
 
 def _replay(model: Any, history: _History, first: int, batch_size: int) -> Iterator[tuple[Look, LossScale]]:
-    """Fit on the first rows, play the others, and look after every block, on the scale of these rows."""
+    """Fit on the first rows, adapt on the others, and look after every block, on the scale of these rows."""
     y = history.y
     # The two predictors of "auto" are combined as in the model, if it knows how: what a replay held out of its few rows
     # would say less.

@@ -5,7 +5,7 @@ How it works:
 - The endpoints (`app.py`, on Starlette and uvicorn) read a request within its limits, check its rows (`bodies.py`), and
   pass a batch to the learner.
 - The learner (`learner.py`) is one thread with one ordered, bounded queue. It takes the batches that are waiting,
-  writes them to the log in one piece and syncs it (`log.py`), and only then plays their rounds, with the step of
+  writes them to the log in one piece and syncs it (`log.py`), and only then runs their rounds, with the step of
   ``accous adapt``. A round replaces the model's state as a whole, so predictions read without a lock.
 - Every so often the model is saved with the number of the last record that it contains, and the log starts again. A
   crash between the two is harmless: on start, records that the model contains are left out.

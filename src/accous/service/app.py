@@ -130,18 +130,18 @@ class Service:
 
     def predict(self, reader: BatchReader, batch: Batch, *, needs_ratio: bool, model: Any = None) -> RoundResult:
         """Predict rows, all from one round; of this copy of the model, if there is one."""
-        played = reader.table_model.predict_rows(batch.X, needs_ratio=needs_ratio, model=model)
+        result = reader.table_model.predict_rows(batch.X, needs_ratio=needs_ratio, model=model)
         self.metrics.predicted_rows.inc(len(batch.X))
-        return played
+        return result
 
     def predicted(self, reader: BatchReader, batch: Batch) -> dict[str, Any]:
         """Return the predictions of rows, ready for JSON."""
         # One copy for all parts: learning may go on between them.
         model = copy(reader.table_model.model)
-        played = self.predict(reader, batch, needs_ratio="ratio" in batch.include, model=model)
+        result = self.predict(reader, batch, needs_ratio="ratio" in batch.include, model=model)
         origin = f"{self._origin}-{next(self._numbers)}"
         form = form_of(model.task_, getattr(model, "classes_", None))
-        content = prediction_content(form, played, batch, origin=origin, salt=reader.salt)
+        content = prediction_content(form, result, batch, origin=origin, salt=reader.salt)
         return content | prediction_sets(model, batch)
 
 

@@ -761,19 +761,19 @@ def read_id(text: str, salt: int) -> MadePrediction | None:
 _DECIMALS = 6
 
 
-def plain_predictions(form: LabelForm, played: RoundResult) -> list[Any]:
+def plain_predictions(form: LabelForm, result: RoundResult) -> list[Any]:
     """Return the prediction of each row."""
-    return list(form.predictions(form.answers(played.scores)).tolist()) if len(played.ratios) else []
+    return list(form.predictions(form.answers(result.scores)).tolist()) if len(result.ratios) else []
 
 
-def prediction_content(form: LabelForm, played: RoundResult, batch: Batch, *, origin: str, salt: int) -> dict[str, Any]:
+def prediction_content(form: LabelForm, result: RoundResult, batch: Batch, *, origin: str, salt: int) -> dict[str, Any]:
     """Return the answer to a request but for prediction sets, ready for JSON.
 
     Parameters
     ----------
     form : LabelForm
         Of the model that predicted.
-    played : RoundResult
+    result : RoundResult
     batch : Batch
         With the parts of the answer that the client wants.
     origin : str
@@ -781,18 +781,18 @@ def prediction_content(form: LabelForm, played: RoundResult, batch: Batch, *, or
     salt : int
         Of the ids.
     """
-    predictions = plain_predictions(form, played)
-    content: dict[str, Any] = {"round": played.number, "predictions": predictions}
+    predictions = plain_predictions(form, result)
+    content: dict[str, Any] = {"round": result.number, "predictions": predictions}
     if "ids" in batch.include:
-        content["ids"] = [make_id(origin, row, played.number, each, salt) for row, each in enumerate(predictions)]
+        content["ids"] = [make_id(origin, row, result.number, each, salt) for row, each in enumerate(predictions)]
     if "probabilities" in batch.include and isinstance(form, ClassForm):
-        shares = np.round(form.probabilities(played.scores), _DECIMALS) if predictions else np.empty((0, 0))
+        shares = np.round(form.probabilities(result.scores), _DECIMALS) if predictions else np.empty((0, 0))
         content["classes"], content["probabilities"] = form.names, shares.tolist()
     if predictions and isinstance(form, NumberForm):
-        shown = form.shown(played.scores)
+        shown = form.shown(result.scores)
         content["intervals"] = [list(ends) for ends in zip(shown["low"], shown["high"], strict=True)]
     if "ratio" in batch.include:
-        content["ratio"] = np.round(played.ratios, _DECIMALS).tolist()
+        content["ratio"] = np.round(result.ratios, _DECIMALS).tolist()
     return content
 
 

@@ -221,7 +221,7 @@ class Predictions(msgspec.Struct):
 
 
 class Learned(msgspec.Struct):
-    """The round that was played, and its rows."""
+    """The round that was run, and its rows."""
 
     round: int
     rows: int

@@ -59,7 +59,7 @@ from accous.table.runs import LogPosition
 from accous.table.store import ID_STEP, SERVED, Joined, Store, first_id, ids_from
 from accous.text import LOGGER
 
-# --- What a record of the log does to the model; the same on its first day and when the log is played again
+# --- What a record of the log does to the model; the same on its first day and when the log is replayed
 
 
 Parsed = Batch | LabelsBody | AskBody
@@ -136,7 +136,7 @@ class Executor:
         except AccousError as error:
             result = HttpError(422, "not_learned", f"The batch cannot be learned from: {error}").result()
         except (Exception, pl.exceptions.PanicException):
-            # A panic of polars is no Exception. The model keeps its state; played again, the result is the same.
+            # A panic of polars is no Exception. The model keeps its state; replayed, the result is the same.
             LOGGER.exception("Record %d of the log could not be learned from", number)
             text = "The batch could not be learned from; the model is unchanged."
             result = HttpError(500, "not_learned", text).result()
@@ -147,11 +147,11 @@ class Executor:
     def _run_record(self, number: int, record: Record, batch: Batch) -> Result:
         table_model = self._table_model
         if batch.encoder is not table_model.encoder:
-            # It waited while new categories were learned, which it would not do when the log is played again.
+            # It waited while new categories were learned, which it would not do when the log is replayed.
             batch = self.reader.read(record.body, record.content_type, record.options)
         # Like the predictions, from before the round unless it learns first.
         before = None if record.learns_first else prediction_sets(table_model.model, batch)
-        played = table_model.run_round(
+        result = table_model.run_round(
             batch.X,
             batch.marks,
             learns_first=record.learns_first,
@@ -160,11 +160,11 @@ class Executor:
         )
         self.n_rows += len(batch.X)
         if batch.keys is not None or (record.kind == "step" and "ids" in batch.include):
-            self._unstored.append(Predicted(number, batch, played.number, played.scores))
+            self._unstored.append(Predicted(number, batch, result.number, result.scores))
             self.n_unstored += len(batch.X)
         if record.kind == "adapt":
-            return json_result({"round": played.number, "rows": len(batch.X)})
-        content = prediction_content(table_model.form, played, batch, origin=f"s{number}", salt=self.reader.salt)
+            return json_result({"round": result.number, "rows": len(batch.X)})
+        content = prediction_content(table_model.form, result, batch, origin=f"s{number}", salt=self.reader.salt)
         return json_result(content | (prediction_sets(table_model.model, batch) if before is None else before))
 
     # --- what the folder remembers ---
@@ -605,7 +605,7 @@ class Learner:
         return self._save_error is None
 
 
-# --- The owner of a model's folder: what it holds when a service starts, after the log has been played again
+# --- The owner of a model's folder: what it holds when a service starts, after the log has been replayed
 
 
 FOLDER, LOG, IDEMPOTENCY = "service", "batches.log", "idempotency.bin"
@@ -638,7 +638,7 @@ class OwnedModel:
 
 
 def open_owned(folder: Path, limits: Limits, estimator: str | None = None) -> OwnedModel:
-    """Load a model and play the log again; the caller holds the folder's lock.
+    """Load a model and replay the log; the caller holds the folder's lock.
 
     Parameters
     ----------

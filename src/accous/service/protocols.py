@@ -135,15 +135,15 @@ class Inference:
 
     def _outputs(self, reader: BatchReader, batch: Batch, wanted: list[str]) -> list[dict[str, Any]]:
         needs_ratio = not wanted or "ratio" in wanted
-        played, form = self._service.predict(reader, batch, needs_ratio=needs_ratio), reader.table_model.form
+        result, form = self._service.predict(reader, batch, needs_ratio=needs_ratio), reader.table_model.form
         n_rows = len(batch.X)
-        predictions = plain_predictions(reader.table_model.form, played)
+        predictions = plain_predictions(reader.table_model.form, result)
         found: dict[str, tuple[str, list[int], list[Any]]] = {
             "predict": (_type_of(form), [n_rows], predictions),
-            "ratio": ("FP64", [n_rows], played.ratios.tolist()),
+            "ratio": ("FP64", [n_rows], result.ratios.tolist()),
         }
         if isinstance(form, ClassForm):
-            shares = form.probabilities(played.scores) if n_rows else np.empty((0, len(form.names)))
+            shares = form.probabilities(result.scores) if n_rows else np.empty((0, len(form.names)))
             found["probabilities"] = "FP64", list(shares.shape), shares.ravel().tolist()
         unknown = next((name for name in wanted if name not in found), None)
         if unknown is not None:
@@ -166,8 +166,8 @@ class Inference:
             batch = reader.read_rows(_rows(asked, reader.columns, limits))
         else:
             batch = reader.read(body, content_type, {})
-        played = self._service.predict(reader, batch, needs_ratio=False)
-        return json_result({"predictions": plain_predictions(reader.table_model.form, played)})
+        result = self._service.predict(reader, batch, needs_ratio=False)
+        return json_result({"predictions": plain_predictions(reader.table_model.form, result)})
 
     def _require_name(self, request: Request) -> None:
         if request.path_params["name"] != self._service.name:

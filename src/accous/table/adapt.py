@@ -220,7 +220,7 @@ class _Following:
             self._output.write(pl.DataFrame(schema=columns))
 
     def _run_rounds(self, rows: PendingRows, *, is_end: bool) -> tuple[PendingRows, bool]:
-        """Play the complete rounds; return the remaining rows, and whether to stop."""
+        """Run the complete rounds; return the remaining rows, and whether to stop."""
         results = _Results(rows, self._table_model)
         start = 0
         for stop in self._rule.stops(rows.frame, len(rows), is_end=is_end):
@@ -240,7 +240,7 @@ class _Following:
         batch = rows.X[start:stop]
         scoring = self._scoring
         count_errors = None if scoring is None else lambda found: scoring.count(rows, found, start, stop)
-        played = self._table_model.run_round(
+        result = self._table_model.run_round(
             batch,
             rows.marks[start:stop],
             scores=None if self._job.options.learn_first else self._ahead.scores(rows.X, start, stop),
@@ -250,10 +250,10 @@ class _Following:
         )
         if scoring is not None:
             scoring.observe(rows.frame, batch, start, stop)
-        results.rounds[start:stop] = played.number
-        results.scores[start:stop] = played.scores
-        results.ratios[start:stop] = played.ratios
-        n_scored, n_wrong_fixed, n_wrong = played.counts
+        results.rounds[start:stop] = result.number
+        results.scores[start:stop] = result.scores
+        results.ratios[start:stop] = result.ratios
+        n_scored, n_wrong_fixed, n_wrong = result.counts
         record = self._record
         record.n_rows += stop - start
         record.n_rounds += 1

@@ -758,7 +758,7 @@ class TableModel(TellsStatus, Lockable):
         return self._as_frame(frame, self.predict_rows(self._usable_rows(frame).X), 0)
 
     def step(self, frame: Frame, *, learns_first: bool = False) -> Frame:
-        """Play one round: predict the rows, then learn from them how the inputs drift.
+        """Run one round: predict the rows, then learn from them how the inputs drift.
 
         An empty frame is not a round: the result is empty and nothing is learned. Several threads may call this at
         once: they take turns, and no frame is lost. Threads that call `predict` do not wait.
@@ -787,8 +787,8 @@ class TableModel(TellsStatus, Lockable):
             n_before = self.history.totals()["n_rows"]
             if not len(X):
                 return self._as_frame(frame, self.predict_rows(X), n_before)
-            played = self.run_round(X, rows.marks, learns_first=learns_first, times=times)
-        return self._as_frame(frame, played, n_before)
+            result = self.run_round(X, rows.marks, learns_first=learns_first, times=times)
+        return self._as_frame(frame, result, n_before)
 
     def run_round(
         self,
@@ -885,9 +885,9 @@ class TableModel(TellsStatus, Lockable):
         ratios = ratios_of(model, X, needs_ratio=needs_ratio)
         return RoundResult(model.n_rounds_, form.scores(model, X), ratios, NO_COUNTS)
 
-    def _as_frame(self, frame: Frame, played: RoundResult, n_before: int) -> Frame:
-        lines = pl.DataFrame({LINE: np.arange(n_before + 1, n_before + len(played.ratios) + 1, dtype=np.int64)})
-        return like(frame, predictions_frame(lines, played.rounds, played.scores, played.ratios, self.form))
+    def _as_frame(self, frame: Frame, result: RoundResult, n_before: int) -> Frame:
+        lines = pl.DataFrame({LINE: np.arange(n_before + 1, n_before + len(result.ratios) + 1, dtype=np.int64)})
+        return like(frame, predictions_frame(lines, result.rounds, result.scores, result.ratios, self.form))
 
     # --- labels that come late ---------------------------------------------------------------------------------------
 
