@@ -1,6 +1,7 @@
 """The public names are pinned, load lazily, and raise the right errors."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -45,6 +46,17 @@ def test_public_names_are_pinned_and_resolve_to_the_same_objects():
     assert all(getattr(accous, name) is namespace[name] is not None for name in PUBLIC_NAMES)
     with pytest.raises(AttributeError, match="OfflineRatio"):
         _ = accous.OfflineRatio
+
+
+def test_type_checkers_see_the_same_names():
+    tree = ast.parse(Path(accous.__file__).read_text(encoding="utf8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    imported = {
+        name.asname: node.module for node in block.body if isinstance(node, ast.ImportFrom) for name in node.names
+    }
+    assert sorted([*imported, "__version__"]) == PUBLIC_NAMES
+    for name, module in imported.items():
+        assert getattr(importlib.import_module(module), name) is getattr(accous, name)
 
 
 @pytest.mark.parametrize("name", RATIO_NAMES)

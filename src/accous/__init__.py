@@ -8,40 +8,7 @@ The public names are loaded on first use, so ``import accous`` is fast.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from accous import datasets, deep, keyed, river, streams
-    from accous.exceptions import AccousError
-    from accous.model.backtest import backtest
-    from accous.model.estimators import AdaptiveClassifier, AdaptiveRegressor
-    from accous.model_folders import load, save
-    from accous.ratio.one_step import KLIEP, KMM, RULSIF, ULSIF, LogisticRatio
-    from accous.ratio.online import NoShift, OnlineDensityRatio, SingleLearnerRatio
-
-    __version__: str
-
-__all__ = [
-    "KLIEP",
-    "KMM",
-    "RULSIF",
-    "ULSIF",
-    "AccousError",
-    "AdaptiveClassifier",
-    "AdaptiveRegressor",
-    "LogisticRatio",
-    "NoShift",
-    "OnlineDensityRatio",
-    "SingleLearnerRatio",
-    "__version__",
-    "backtest",
-    "datasets",
-    "deep",
-    "keyed",
-    "load",
-    "river",
-    "save",
-    "streams",
-]
-
+# The public names, and the modules that they are loaded from on first use.
 _NAMES_IN = {
     "accous.exceptions": ("AccousError",),
     "accous.model.backtest": ("backtest",),
@@ -50,8 +17,33 @@ _NAMES_IN = {
     "accous.ratio.one_step": ("KLIEP", "KMM", "RULSIF", "ULSIF", "LogisticRatio"),
     "accous.ratio.online": ("NoShift", "OnlineDensityRatio", "SingleLearnerRatio"),
 }
+_SUBMODULES = ("datasets", "deep", "keyed", "river", "streams")
 _HOME_OF_NAME = {name: module for module, names in _NAMES_IN.items() for name in names}
-_SUBMODULES = {"datasets", "deep", "keyed", "river", "streams"}
+__all__ = [*_HOME_OF_NAME, *_SUBMODULES, "__version__"]  # noqa: PLE0604
+
+# What type checkers see of them: they read no dictionary.
+if TYPE_CHECKING:
+    from accous import datasets as datasets
+    from accous import deep as deep
+    from accous import keyed as keyed
+    from accous import river as river
+    from accous import streams as streams
+    from accous.exceptions import AccousError as AccousError
+    from accous.model.backtest import backtest as backtest
+    from accous.model.estimators import AdaptiveClassifier as AdaptiveClassifier
+    from accous.model.estimators import AdaptiveRegressor as AdaptiveRegressor
+    from accous.model_folders import load as load
+    from accous.model_folders import save as save
+    from accous.ratio.one_step import KLIEP as KLIEP
+    from accous.ratio.one_step import KMM as KMM
+    from accous.ratio.one_step import RULSIF as RULSIF
+    from accous.ratio.one_step import ULSIF as ULSIF
+    from accous.ratio.one_step import LogisticRatio as LogisticRatio
+    from accous.ratio.online import NoShift as NoShift
+    from accous.ratio.online import OnlineDensityRatio as OnlineDensityRatio
+    from accous.ratio.online import SingleLearnerRatio as SingleLearnerRatio
+
+    __version__: str
 
 
 def __dir__() -> list[str]:

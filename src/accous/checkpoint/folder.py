@@ -148,20 +148,6 @@ def name_of(value: Any) -> str:
 
 Model = AdaptiveEstimator | RatioEstimator
 
-# The classes that a folder may name, all public; only those that a model uses are imported.
-_CLASSES = (
-    "AdaptiveClassifier",
-    "AdaptiveRegressor",
-    "KLIEP",
-    "KMM",
-    "LogisticRatio",
-    "NoShift",
-    "OnlineDensityRatio",
-    "RULSIF",
-    "SingleLearnerRatio",
-    "ULSIF",
-)
-
 
 def require_fitted(model: Model) -> None:
     """Raise a NotFittedError for a model that has not finished a ``fit``."""
@@ -223,14 +209,21 @@ def _candidates_to_json(candidates: Any) -> dict[str, Any]:
 
 def _is_own(model: Any) -> bool:
     """Whether the class is one of ours; a subclass is not."""
-    return type(model).__module__ == "accous" and type(model).__name__ in _CLASSES
+    return type(model) is _own_class(type(model).__name__)
+
+
+def _own_class(name: Any) -> type[Model] | None:
+    """Return the public class that a folder names; only those that a model uses are imported."""
+    accous = import_module("accous")
+    value = getattr(accous, name) if name in accous.__all__ and name[0].isupper() else None
+    return value if isinstance(value, type) and issubclass(value, Model) else None
 
 
 def _describe_foreign_ratio(model: Any) -> dict[str, str]:
     if not isinstance(model, RatioEstimator):
         raise CheckpointError(
-            f"A {name_of(model)} cannot be saved: use one of {', '.join(_CLASSES)}, TableModel or a RatioEstimator of "
-            "your own."
+            f"A {name_of(model)} cannot be saved: use AdaptiveClassifier, AdaptiveRegressor, a ratio estimator, or "
+            "a TableModel."
         )
     require_state_methods(model)
     return describe_foreign(model)
@@ -253,9 +246,9 @@ def _build(description: dict[str, Any], foreign: dict[str, Any]) -> Any:
     """Make the unfitted model; a clone of a ratio estimator of the user's."""
     if "$foreign" in description:
         return clone(foreign["ratio"])
-    if description["class"] not in _CLASSES:
+    cls = _own_class(description["class"])
+    if cls is None:
         raise CheckpointError(f"This version of accous does not know the class {description['class']}: upgrade accous.")
-    cls: type[Model] = getattr(import_module("accous"), description["class"])
     unknown = description["parameters"].keys() - cls().get_params(deep=False).keys()
     if unknown:
         raise CheckpointError(

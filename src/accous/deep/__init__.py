@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BackboneFeatures", "embeddings_of"]
 
-_PLACES = {"BackboneFeatures": "accous.deep.features", "embeddings_of": "accous.deep.features"}
-
 
 def __dir__() -> list[str]:
     return sorted(__all__)
@@ -23,8 +21,8 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        if name not in _PLACES:
+        if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(_PLACES[name]), name)
+        value = getattr(import_module("accous.deep.features"), name)
         globals()[name] = value
         return value
