@@ -136,7 +136,7 @@ def test_a_standing_stream_is_healthy_without_labels_and_with_them(model):
 def test_a_model_that_has_learned_nothing_is_told_so():
     X, _ = draw(0, 900)
     noise = np.random.default_rng(0).random(900) < 0.1
-    model = play(AdaptiveClassifier().fit(X, noise, order=True), 5)
+    model = run_rounds(AdaptiveClassifier().fit(X, noise, order=True), 5)
     assert "no_better" in [each["code"] for each in model.snapshot().to_json()["reasons"]]
 
 
