@@ -2,6 +2,7 @@
 
 import datetime
 import pickle
+import sys
 import warnings
 from functools import partial
 
@@ -17,7 +18,8 @@ from sklearn.pipeline import make_pipeline
 
 import accous
 from accous import AdaptiveClassifier, AdaptiveRegressor, backtest
-from accous.exceptions import DataError, DataWarning, ParameterError
+from accous.diagnostics.evidence import plot_backtest
+from accous.exceptions import DataError, DataWarning, MissingExtraError, ParameterError
 from accous.model.backtest import CUTS, FEWEST_ROWS
 from accous.model.order import read_order
 from tests.classifiers import customer_encoder, customers, drifting_batches, labelled_rows, run_rounds
@@ -417,6 +419,14 @@ def test_the_plot_shows_every_look_and_numbers_in_their_unit(found):
     for loss in ("absolute", "squared"):
         found = backtest(AdaptiveRegressor(loss=loss), X, 50.0 * X[:, 0] + noise)
         assert drawn(found.plot()) == pytest.approx([found.scale.in_unit(look.error_fixed) for look in found.looks])
+
+
+def test_a_plot_needs_looks_and_matplotlib(found, monkeypatch):
+    with pytest.raises(DataError, match="no looks"):
+        plot_backtest([])
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtraError, match=r"accous\[plot\]"):
+        found.plot()
 
 
 # --- in a model ---------------------------------------------------------------------------------------------

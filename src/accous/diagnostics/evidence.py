@@ -9,16 +9,11 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.losses import ERRORS, LEVEL, LossScale
-from accous.diagnostics.performance import Estimate
 from accous.exceptions import DataError, MissingExtraError
-
-# --- What a replay of labelled history says: how far off estimates were, and what adaptation did
-
 
 LARGEST_UNEXPLAINED = 0.04
 _COMPARED = ("error_fixed", "error_adapted", "estimate_fixed", "estimate_adapted", "half_width_fixed")
@@ -162,46 +157,11 @@ def _residuals(
     return shift, math.sqrt(max(0.0, unexplained))
 
 
-# --- Plots of a model's diagnostics; they need matplotlib (extra plot)
+# --- The plot of a replay; it needs matplotlib (extra plot)
 
 
 # Okabe and Ito's colours are distinguishable with any kind of colour vision.
-_ADAPTED, _FIXED, _EVENT = "#0072B2", "#D55E00", "#999999"
-_MOST_COLUMNS = 30
-
-
-def plot_attribution(shares: ArrayLike, names: Sequence[str] | None = None) -> Any:
-    """Draw how much each input column contributes to the drift.
-
-    Parameters
-    ----------
-    shares : array of shape (n_features,) or (n_times, n_features)
-        Shares of the columns of a model. One dimension gives bars, largest first, at most thirty. Two dimensions, with
-        one row per time, give a heat map over time.
-    names : sequence of str, optional
-        Names of the columns.
-    """
-    values = np.asarray(shares, dtype=np.float64)
-    if values.ndim not in (1, 2) or values.size == 0:
-        raise DataError(f"shares must have shape (n_features,) or (n_times, n_features), got {values.shape}.")
-    labels = [f"x{column}" for column in range(values.shape[-1])] if names is None else [str(name) for name in names]
-    if len(labels) != values.shape[-1]:
-        raise DataError(f"shares has {values.shape[-1]} columns, but names has {len(labels)}.")
-    mean = values if values.ndim == 1 else values.mean(axis=0)
-    order = np.argsort(-mean, kind="stable")[:_MOST_COLUMNS]
-    figure, axes = _make_figure(height=1.2 + 0.28 * len(order))
-    ticks = np.arange(len(order))
-    if values.ndim == 1:
-        axes.barh(ticks, 100.0 * values[order], color=_ADAPTED)
-        axes.set_xlabel("share of the log ratio in recent rounds (%)")
-        axes.invert_yaxis()
-    else:
-        image = axes.imshow(100.0 * values[:, order].T, aspect="auto", cmap="Blues", interpolation="nearest")
-        figure.colorbar(image, label="share of the log ratio (%)")
-        axes.set_xlabel("time")
-    axes.set_yticks(ticks, [labels[column] for column in order.tolist()])
-    axes.set_title("What moved", loc="left", fontweight="bold")
-    return figure
+_ESTIMATED, _MEASURED, _REFERENCE = "#0072B2", "#D55E00", "#999999"
 
 
 def plot_backtest(looks: Sequence[Look], scale: LossScale = ERRORS) -> Any:
@@ -216,8 +176,13 @@ def plot_backtest(looks: Sequence[Look], scale: LossScale = ERRORS) -> Any:
     """
     if not looks:
         raise DataError("The backtest has no looks to draw.")
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError("Plots need matplotlib, which is not installed: pip install 'accous[plot]'.") from error
     replays = sorted({look.n_reference for look in looks})
-    figure, all_axes = _make_figure(height=1.2 + 1.7 * len(replays), n_panels=len(replays))
+    figure = Figure(figsize=(8.0, 1.2 + 1.7 * len(replays)), layout="constrained", dpi=120)
+    all_axes = figure.subplots(len(replays), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, n_reference in zip(all_axes, replays, strict=True):
         part = [look for look in looks if look.n_reference == n_reference]
         rows = [look.stop for look in part]
@@ -225,10 +190,11 @@ def plot_backtest(looks: Sequence[Look], scale: LossScale = ERRORS) -> Any:
         low = _drawn([look.estimate_fixed - look.half_width_fixed for look in part], scale)
         high = _drawn([look.estimate_fixed + look.half_width_fixed for look in part], scale)
         widths = [estimates - low, high - estimates]
-        axes.errorbar(rows, estimates, widths, color=_ADAPTED, capsize=3, label="estimated without labels")
-        axes.plot(rows, _drawn([look.error_fixed for look in part], scale), "o-", color=_FIXED, label="measured")
-        axes.axvspan(0, n_reference, color=_EVENT, alpha=0.15, linewidth=0.0)
+        axes.errorbar(rows, estimates, widths, color=_ESTIMATED, capsize=3, label="estimated without labels")
+        axes.plot(rows, _drawn([look.error_fixed for look in part], scale), "o-", color=_MEASURED, label="measured")
+        axes.axvspan(0, n_reference, color=_REFERENCE, alpha=0.15, linewidth=0.0)
         axes.set_title(f"reference: the first {n_reference:,} rows", loc="left", fontsize="small")
+        axes.spines[["top", "right"]].set_visible(False)
     all_axes[0].legend(frameon=False, ncols=2, loc="upper left")
     all_axes[-1].set_xlabel("labelled rows, in order of time")
     unit = " (%)" if scale.is_share else ""
@@ -239,73 +205,3 @@ def plot_backtest(looks: Sequence[Look], scale: LossScale = ERRORS) -> Any:
 def _drawn(losses: Sequence[float], scale: LossScale) -> NDArray[np.float64]:
     """Return mean losses as they are drawn: of classes in %, of numbers in the unit of the target."""
     return np.array([100.0 * loss if scale.is_share else scale.in_unit(loss) for loss in losses])
-
-
-def plot_history(rounds: ArrayLike, history: ArrayLike, events: Sequence[DriftEvent] = ()) -> Any:
-    """Draw how much history is in use, and mark the detected changes.
-
-    Parameters
-    ----------
-    rounds, history : arrays of shape (n_times,)
-        Rounds, and how much history was in use after each.
-    events : sequence of DriftEvent
-        ``drift_.events`` of the model.
-    """
-    x, y = _same_length("rounds", rounds, "history", history)
-    figure, axes = _make_figure()
-    axes.plot(x, y, color=_ADAPTED)
-    for number, event in enumerate(events):
-        label = "change detected" if number == 0 else None
-        axes.axvline(event.round, color=_EVENT, linestyle="--", linewidth=1.0, label=label)
-    axes.set_xlabel("round")
-    axes.set_ylabel("rounds of history in use")
-    axes.set_ylim(bottom=0.0)
-    if len(events):
-        axes.legend(frameon=False)
-    axes.set_title("History in use", loc="left", fontweight="bold")
-    return figure
-
-
-def plot_performance(rounds: ArrayLike, estimates: Sequence[Estimate], *, true: ArrayLike | None = None) -> Any:
-    """Draw the value of a metric with its interval, its value at fit, and the true value if that is known.
-
-    Parameters
-    ----------
-    rounds : array of shape (n_times,)
-    estimates : sequence of Estimate
-        ``performance()`` after each of these rounds.
-    true : array of shape (n_times,), optional
-    """
-    x, value = _same_length("rounds", rounds, "estimates", [each.value for each in estimates])
-    figure, axes = _make_figure()
-    axes.plot(x, value, color=_ADAPTED, label="estimate, 90% interval")
-    ends = ([getattr(each, end) for each in estimates] for end in ("low", "high"))
-    axes.fill_between(x, *ends, color=_ADAPTED, alpha=0.15, linewidth=0.0)
-    axes.axhline(estimates[0].at_fit, color=_FIXED, linewidth=1.0, label="at fit")
-    if true is not None:
-        axes.plot(*_same_length("rounds", rounds, "true", true), color=_ADAPTED, linestyle=":", label="true")
-    axes.set_xlabel("round")
-    axes.set_ylabel(estimates[0].metric)
-    axes.legend(frameon=False, ncols=3)
-    axes.set_title("Performance", loc="left", fontweight="bold")
-    return figure
-
-
-def _same_length(name: str, first: ArrayLike, other: str, second: ArrayLike) -> tuple[Any, Any]:
-    x, y = np.asarray(first), np.asarray(second, dtype=np.float64)
-    if x.ndim != 1 or x.shape != y.shape or x.size == 0:
-        raise DataError(f"{name} and {other} must have the same length, at least 1, got {x.shape} and {y.shape}.")
-    return x, y
-
-
-def _make_figure(height: float = 3.6, n_panels: int = 0) -> tuple[Any, Any]:
-    """Return a figure with its axes; ``n_panels`` makes as many below each other, with one x axis."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("Plots need matplotlib, which is not installed: pip install 'accous[plot]'.") from error
-    figure = Figure(figsize=(8.0, height), layout="constrained", dpi=120)
-    axes = figure.subplots(max(1, n_panels), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-    for each in axes:
-        each.spines[["top", "right"]].set_visible(False)
-    return figure, axes if n_panels else axes[0]
