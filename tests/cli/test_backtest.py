@@ -74,7 +74,7 @@ def test_smaller_batches_are_other_rounds(capsys):
     write_reference(moves_by=2.0)
     one, other = (json_of(capsys, "--batch-size", size)["table"] for size in ("1", "50"))
     assert [look["stop"] for look in one] == [look["stop"] for look in other]
-    assert [look["estimate_adapted"] for look in one] != [look["estimate_adapted"] for look in other]
+    assert [look["estimate_fixed"] for look in one] != [look["estimate_fixed"] for look in other]
 
 
 @pytest.mark.parametrize("name", rest_slow(["replay.svg", "replay.png"]))

@@ -100,11 +100,12 @@ def test_the_interval_holds_the_true_risk_of_the_fitted_model(alpha):
 
 @st.composite
 def looks(draw):
-    start, names = draw(st.integers(0, 5000)), ("fixed", "adapted")
-    losses = {f"{part}_{name}": draw(shares) for part in ("error", "estimate") for name in names}
-    widths = {f"half_width_{name}": draw(half_widths) for name in names}
-    place = {"start": start, "stop": start + draw(st.integers(1, 1000)), "drift": draw(shares)}
-    return Look(n_reference=draw(st.integers(40, 4000)), **losses, **widths, **place)
+    start, names = draw(st.integers(0, 5000)), ("error_fixed", "error_adapted", "estimate_fixed")
+    losses = {name: draw(shares) for name in names}
+    n_rows = draw(st.integers(1, 1000))
+    place = {"start": start, "stop": start + n_rows, "drift": draw(shares), "n_effective": float(n_rows)}
+    width = draw(half_widths)
+    return Look(n_reference=draw(st.integers(40, 4000)), **losses, **place, half_width_fixed=width, square_fixed=NAN)
 
 
 def slow_residuals(pairs, n_reference):
@@ -136,14 +137,14 @@ def test_the_evidence_is_that_of_the_slow_version(found, n_reference):
 
 
 def one_look(**changes: Any):
-    losses = {"error_fixed": 0.2, "error_adapted": 0.18, "estimate_fixed": 0.1, "estimate_adapted": 0.1}
-    widths = {"half_width_fixed": 0.02, "half_width_adapted": 0.02}
-    return replace(Look(n_reference=400, start=400, stop=500, drift=0.4, **losses, **widths), **changes)
+    losses = {"error_fixed": 0.2, "error_adapted": 0.18, "estimate_fixed": 0.1}
+    spread = {"half_width_fixed": 0.02, "square_fixed": 0.2, "n_effective": 100.0}
+    return replace(Look(n_reference=400, start=400, stop=500, drift=0.4, **losses, **spread), **changes)
 
 
 def test_looks_without_an_estimate_or_without_drift_do_not_count_for_it():
     unbounded = one_look(half_width_fixed=math.inf)  # an estimate that could be anything is refuted by nothing
-    for unknown in ([], [one_look(estimate_fixed=NAN)], [one_look(estimate_adapted=NAN)], [unbounded]):
+    for unknown in ([], [one_look(estimate_fixed=NAN)], [one_look(error_adapted=NAN)], [unbounded]):
         assert measure_evidence(unknown, 1000) is None
     known = [one_look(), one_look(error_fixed=0.3)]
     assert measure_evidence([known[0], one_look(estimate_fixed=NAN), known[1]], 1000) == measure_evidence(known, 1000)
@@ -155,8 +156,8 @@ def test_looks_without_an_estimate_or_without_drift_do_not_count_for_it():
 def test_a_unit_whose_square_is_zero_counts_as_any_other():
     """Numbers that are all nearly the same, as in a column of zeros, have a tiny loss that counts as 1."""
     tiny = 1e-200
-    losses = {"error_fixed": 0.5, "error_adapted": 0.5, "estimate_fixed": 0.5, "estimate_adapted": 0.25}
-    zeros = {"half_width_fixed": 0.0, "half_width_adapted": 0.0, "square_fixed": 0.0, "square_adapted": 0.0}
+    losses = {"error_fixed": 0.5, "error_adapted": 0.5, "estimate_fixed": 0.5}
+    zeros = {"half_width_fixed": 0.0, "square_fixed": 0.0}
     look = one_look(n_effective=40.0, **{name: tiny * loss for name, loss in losses.items()}, **zeros)
     found = measure_evidence([look], 100, LossScale("absolute", one=tiny))
     assert (found.shift, found.unexplained, found.gain) == (0.0, 0.0, 0.0)

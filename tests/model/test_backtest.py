@@ -66,7 +66,7 @@ def test_the_looks_are_those_of_a_replay_by_hand(found):
             look = looks.pop(0)
             assert (look.n_reference, look.start, look.stop) == (first, start, stop)
             assert look.error_fixed == n_wrong_fixed / (stop - start)
-            fixed_now, low, high = part.current().weighted_losses()[1]
+            fixed_now, low, high = part.current().weighted_loss_of_fixed()
             assert look.estimate_fixed == fixed_now
             assert look.half_width_fixed == max(high - fixed_now, fixed_now - low)
             assert repr(look.drift) == repr(part.drift_.coverage.drift_strength)
@@ -89,8 +89,8 @@ def test_the_adapted_error_is_that_of_predictions_made_before_each_round():
             rows = range(begin, min(begin + 7, stop))
             n_wrong += sum(part.predict(X[[row]])[0] != y[row] for row in rows)
             part.adapt(X[list(rows)])
-        errors.append((n_wrong / 100, part.current().weighted_losses()[0][0]))
-    assert [(look.error_adapted, look.estimate_adapted) for look in looks] == errors
+        errors.append((n_wrong / 100, part.current().weighted_loss_of_fixed()[0]))
+    assert [(look.error_adapted, look.estimate_fixed) for look in looks] == errors
     assert any(look.error_adapted != look.error_fixed for look in looks)
 
 

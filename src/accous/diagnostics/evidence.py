@@ -16,7 +16,7 @@ from accous.diagnostics.losses import ERRORS, LEVEL, LossScale
 from accous.exceptions import DataError, MissingExtraError
 
 LARGEST_UNEXPLAINED = 0.04
-_COMPARED = ("error_fixed", "error_adapted", "estimate_fixed", "estimate_adapted", "half_width_fixed")
+_COMPARED = ("error_fixed", "error_adapted", "estimate_fixed", "half_width_fixed")
 _Z = NormalDist().inv_cdf(0.5 + LEVEL / 2.0)
 
 
@@ -32,18 +32,17 @@ class Look:
         The block of rows, counted in order of time.
     error_fixed, error_adapted : float
         Measured errors on the block; mean losses if numbers are predicted.
-    estimate_fixed, estimate_adapted : float
-        Label-free estimates after the block.
-    half_width_fixed, half_width_adapted : float
-        Half-widths of their intervals, which account for sampling alone.
+    estimate_fixed : float
+        Label-free estimate after the block.
+    half_width_fixed : float
+        Half-width of its interval, which accounts for sampling alone.
     drift : float
         Strength of the drift, from 0 to 1: ``max(0, 2 AUC - 1)`` of a classifier that tells recent rows from the
         reference. NaN after fewer than 50 rows.
     n_effective : float
         Rows of the block that the measured errors rest on: fewer than it has if its rows have different base weights.
-        0 in looks that were saved before base weights counted.
-    square_fixed, square_adapted : float
-        Means of the squared losses on the block. NaN in looks that were saved without them.
+    square_fixed : float
+        Mean of the squared losses of the fixed predictor on the block.
     """
 
     n_reference: int
@@ -52,13 +51,10 @@ class Look:
     error_fixed: float
     error_adapted: float
     estimate_fixed: float
-    estimate_adapted: float
     half_width_fixed: float
-    half_width_adapted: float
     drift: float
-    n_effective: float = 0.0
-    square_fixed: float = float("nan")
-    square_adapted: float = float("nan")
+    n_effective: float
+    square_fixed: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,14 +101,12 @@ def measure_evidence(looks: Sequence[Look], n_reference: int, scale: LossScale =
     def column(name: str) -> FloatArray:
         return np.array([getattr(look, name) for look in known], dtype=np.float64)
 
-    n_effective = column("n_effective")
-    n_rows = np.where(n_effective > 0.0, n_effective, column("stop") - column("start"))
     shift, unexplained = _residuals(
         truth=column("error_fixed") / scale.one,
         estimate=column("estimate_fixed") / scale.one,
         half_width=column("half_width_fixed") / scale.one,
         variance=_variances(column("error_fixed"), column("square_fixed"), scale),
-        n_rows=n_rows,
+        n_rows=column("n_effective"),
         n_reference=n_reference,
         largest=scale.largest,
     )

@@ -294,21 +294,18 @@ def _look(part: Any, history: _History, block: tuple[int, int], losses: FloatArr
     start, stop = block
     losses_fixed = part.losses_on(history.y[start:stop], part.predict_fixed(history.rows(start, stop)))
     weights = history.weights[start:stop]
-    (adapted, adapted_low, adapted_high), (fixed, fixed_low, fixed_high) = part.current().weighted_losses()
+    estimate, low, high = part.current().weighted_loss_of_fixed()
     return Look(
         n_reference=len(part.task_),
         start=start,
         stop=stop,
         error_fixed=history.mean(losses_fixed, start, stop),
         error_adapted=history.mean(losses, start, stop),
-        estimate_fixed=fixed,
-        estimate_adapted=adapted,
-        half_width_fixed=max(fixed_high - fixed, fixed - fixed_low),
-        half_width_adapted=max(adapted_high - adapted, adapted - adapted_low),
+        estimate_fixed=estimate,
+        half_width_fixed=max(high - estimate, estimate - low),
         drift=part.current().coverage.drift_strength,
         n_effective=effective_sample_size(weights) if weights.any() else 0.0,
         square_fixed=history.mean(losses_fixed**2, start, stop),
-        square_adapted=history.mean(losses**2, start, stop),
     )
 
 

@@ -380,42 +380,18 @@ class Snapshot:
 
     # --- losses of the reference, from fits without the row ---------------------------------------------------------
 
-    def weighted_losses(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
-        """Return the weighted mean loss of the predictor in use, with an interval for sampling, and of the fixed one.
+    def weighted_loss_of_fixed(self) -> tuple[float, float, float]:
+        """Return the weighted mean loss of the fixed predictor, with an interval for sampling.
 
-        The backtest compares them with the truth.
+        The backtest compares it with the truth.
         """
-        with one_blas_thread():
-            learners = self._learner_weights()
-            adapted, fixed = (self._interval(losses, learners) for losses in (self.losses, self._losses_of_fixed()))
-        return adapted, fixed
-
-    def _interval(
-        self, losses: FloatArray | None, learners: tuple[FloatArray, FloatArray]
-    ) -> tuple[float, float, float]:
-        if losses is None:
+        errors, state = self.rules.fixed.errors(), self.state
+        if errors is None:
             return (float("nan"),) * 3
-        estimate, low, high = loss_interval(losses, self.state.weights, *learners, self.rules.erm.n_coefs)
+        with one_blas_thread():
+            learners, losses = self._learner_weights(), self.rules.task.losses(errors)
+            estimate, low, high = loss_interval(losses, state.weights, *learners, self.rules.erm.n_coefs)
         return estimate, low, min(self.rules.fixed.scale.largest, high)
-
-    @cached_property
-    def losses(self) -> FloatArray | None:
-        """Loss of each reference row by the predictor in use when fitted without it.
-
-        Where such fits are slow, the losses are those of the fixed predictor plus the difference between the two at
-        the last comparison, which is made with fewer folds.
-        """
-        answers, task = self.state.safeguards.check.answers, self.rules.task
-        if self.is_fixed or answers is None:
-            return None if self.errors is None else task.losses(self.errors)
-        fixed, quick = self._losses_of_fixed(), self._losses_of_fixed(is_quick=True)
-        if fixed is None or quick is None:
-            return None
-        return fixed + task.losses(task.errors(answers)) - quick
-
-    def _losses_of_fixed(self, *, is_quick: bool = False) -> FloatArray | None:
-        errors = self.rules.fixed.errors(is_quick=is_quick)
-        return None if errors is None else self.rules.task.losses(errors)
 
     @cached_property
     def errors(self) -> NDArray[Any] | None:
