@@ -72,10 +72,6 @@ class Coverage:
         """The findings in words."""
         return [finding.sentence for finding in self.columns]
 
-    def rows(self) -> list[tuple[str, str, str, str]]:
-        """Return the findings as rows of a table: column, kind, share of recent rows, share expected."""
-        return [(each.column, each.kind, f"{each.share:.1%}", f"{each.expected:.1%}") for each in self.columns]
-
 
 # --- How many of the recent rows must show something before it is not chance any more
 

@@ -145,7 +145,7 @@ def _moved(source: ReportSource, figures: dict[str, Figure]) -> str:
         more = f" and {len(others) - _MOST_FINDINGS} more" if len(others) > _MOST_FINDINGS else ""
         content += f"<p>{'Also' if found else 'Moved'}: {escape(', '.join(others[:_MOST_FINDINGS]) + more)}.</p>"
     content += "" if columns else "<p>No column stands out.</p>"
-    sentences = [each.sentence for each in source.snapshot.coverage.columns]
+    sentences = source.snapshot.coverage.sentences
     items = "".join(f"<li>{escape(each)}</li>" for each in sentences[:_MOST_FINDINGS])
     if len(sentences) > _MOST_FINDINGS:
         items += f"<li>{count(len(sentences) - _MOST_FINDINGS, 'more column')} with values that are new.</li>"
