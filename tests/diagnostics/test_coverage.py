@@ -12,7 +12,6 @@ from accous.diagnostics.coverage import (
     NOTHING_FOUND,
     SMALLEST_CHANGE,
     ColumnRanges,
-    Coverage,
     columns_of_label,
     follows_rows,
     largest_rare_count,
