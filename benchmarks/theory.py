@@ -16,13 +16,14 @@ from matplotlib.figure import Figure
 
 from accous import OnlineDensityRatio
 from accous.arrays import FloatArray
-from accous.streams import GaussianStream, MovingGaussianStream
+from accous.streams import GaussianStream
 from accous.threads import one_blas_thread
 from accous_bench.aggregates import read_aggregates
 from accous_bench.contenders import ENSEMBLE, ORACLE, PREDICT_FIRST, fit_on, get_contender, rounds
 from accous_bench.figures import drawing, new_figure, tidy
 from accous_bench.grid import expected_excess_loss, scored_rounds
 from accous_bench.problems import SHIFTS
+from accous_bench.streams import MovingGaussianStream
 from benchmarks.pages import IMAGES, RESULTS, describe, keep_part, kept
 
 LENGTHS, SEEDS = (500, 1000, 2000, 4000, 8000), range(5)

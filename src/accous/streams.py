@@ -3,8 +3,7 @@
 A simulated stream mixes two parts: ``D_t = (1 - alpha_t) D' + alpha_t D''``. A `Shift` defines how ``alpha_t`` moves
 over the rounds. A stream turns it into a labelled reference and labelled batches; the labels of the batches are for
 scoring only. `GaussianStream` draws from four Gaussians, `MixtureStream` from any two pools of rows.
-`GaussianRegressionStream` has numbers to predict in place of classes. In `MovingGaussianStream` one Gaussian moves.
-`OrderedStream` reads a table in time order, with its natural drift.
+`GaussianRegressionStream` has numbers to predict in place of classes.
 """
 
 from __future__ import annotations
@@ -14,15 +13,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, log_expit, ndtr
+from scipy.special import log_expit, ndtr
 
 from accous.exceptions import DataError, ParameterError
-from accous.text import require_integer, require_number, require_number_in
+from accous.text import require_integer, require_number_in
 
 __all__ = [
     "Batch",
@@ -32,8 +30,6 @@ __all__ = [
     "GaussianStream",
     "LinearShift",
     "MixtureStream",
-    "MovingGaussianStream",
-    "OrderedStream",
     "Shift",
     "SineShift",
     "SquareShift",
@@ -259,7 +255,7 @@ class Batch:
     round: int
 
 
-class _ShiftedStream(ABC):
+class ShiftedStream(ABC):
     """Rounds whose rows follow a shift. Each purpose has a generator of its own, named by a key."""
 
     shift: Shift
@@ -267,7 +263,8 @@ class _ShiftedStream(ABC):
     batch_size: int
     random_state: int | None
 
-    def _check_rounds(self) -> None:
+    def check_rounds(self) -> None:
+        """Check what all streams have."""
         if not isinstance(self.shift, Shift):
             raise ParameterError(f"shift must be a Shift such as LinearShift(), got {self.shift!r}.")
         require_integer("n_rounds", self.n_rounds, at_least=1)
@@ -382,7 +379,7 @@ LARGEST_COORDINATE = 1e150  # keeps the log densities of any finite row finite
 
 
 @dataclass(frozen=True, eq=False)
-class _GaussianRows(_ShiftedStream):
+class _GaussianRows(ShiftedStream):
     """Rows of four Gaussians, two in each part."""
 
     shift: Shift
@@ -398,7 +395,7 @@ class _GaussianRows(_ShiftedStream):
         require_integer("n_features", self.n_features, at_least=self._fewest_features)
         require_integer("n_reference", self.n_reference, at_least=1)
         require_number_in("alpha_0", self.alpha_0, 0, 1)
-        self._check_rounds()
+        self.check_rounds()
 
     @property
     def _fewest_features(self) -> int:
@@ -445,7 +442,7 @@ class _GaussianRows(_ShiftedStream):
             ``alpha / alpha_0``. If ``alpha_0`` is 0 or 1, they may be inf where the reference has no mass.
         """
         require_number_in("alpha", alpha, 0, 1)
-        return _ratio_of_odds(self._log_odds(_as_finite_rows(X, self.n_features)), alpha, self.alpha_0)
+        return _ratio_of_odds(self._log_odds(finite_rows(X, self.n_features)), alpha, self.alpha_0)
 
     def reference_ratio(self, alpha: float) -> FloatArray:
         """Compute the exact ratio of every reference row.
@@ -664,7 +661,8 @@ def _log_mixture(log_odds: FloatArray, alpha: float) -> FloatArray:
     return mixture
 
 
-def _as_finite_rows(X: ArrayLike, n_features: int) -> FloatArray:
+def finite_rows(X: ArrayLike, n_features: int) -> FloatArray:
+    """Return rows as an array of finite numbers with so many columns."""
     rows = np.asarray(X, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1] != n_features:
         raise DataError(f"X must have shape (n_rows, {n_features}), got {rows.shape}.")
@@ -830,7 +828,7 @@ BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureStream(_ShiftedStream):
+class MixtureStream(ShiftedStream):
     """Rows of two pools: ``D_t = (1 - alpha_t) D' + alpha_t D''``, where D' and D'' are uniform on the pools.
 
     Each pool is split at random: some rows go to the labelled reference, and the stream draws from the others, so that
@@ -883,7 +881,7 @@ class MixtureStream(_ShiftedStream):
     _pools: tuple[tuple[NDArray[Any], NDArray[Any]], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._check_rounds()
+        self.check_rounds()
         require_number_in("alpha_0", self.alpha_0, 0, 1)
         if self.n_reference is not None:
             require_integer("n_reference", self.n_reference, at_least=2, or_else=" or None")
@@ -1043,195 +1041,3 @@ def _read_pool(name: str, pool: Any) -> tuple[NDArray[Any], NDArray[Any]]:
             f"{name} must be (X, y) with one label for each of one or more rows, got shapes {X.shape} and {y.shape}."
         )
     return X, y
-
-
-# --- A realizable stream: one Gaussian whose mean moves, so that a log-linear model can represent the true
-#     ratio
-
-
-@dataclass(frozen=True, eq=False)
-class MovingGaussianStream(_ShiftedStream):
-    r"""Reference from N(0, I), round t from N(mu_t, I) with :math:`\mu_t = \alpha_t \mu`.
-
-    The ratio :math:`r_t(x) = \exp(\mu_t \cdot x - |\mu_t|^2 / 2)` is log-linear. The paper's theorems on dynamic
-    regret therefore apply: they require that the model can represent the true ratio (section "Theoretical
-    Guarantees"). The ratio of a mixture is not log-linear.
-
-    Parameters
-    ----------
-    shift : Shift
-        How alpha moves. Under `LinearShift` the length of the path, V_T, is the same for every number of rounds.
-        Under `SquareShift` it grows like the square root of that number.
-    distance : float, default=1.0
-        The length of mu; all its coordinates are equal.
-    n_features : int, default=4
-    n_reference : int, default=10000
-    n_rounds : int, default=1000
-    batch_size : int, default=1
-    random_state : int or None, default=0
-        The seed. Reference, alphas and batches have independent generators.
-
-    Examples
-    --------
-    >>> from accous.streams import LinearShift, MovingGaussianStream
-    >>> stream = MovingGaussianStream(LinearShift(), n_features=2, n_rounds=4)
-    >>> stream.true_ratio([[0.0, 0.0]], alpha=1.0).round(4)
-    array([0.6065])
-    """
-
-    shift: Shift
-    _: KW_ONLY
-    distance: float = 1.0
-    n_features: int = 4
-    n_reference: int = 10_000
-    n_rounds: int = 1000
-    batch_size: int = 1
-    random_state: int | None = 0
-
-    def __post_init__(self) -> None:
-        require_number("distance", self.distance)
-        require_integer("n_features", self.n_features, at_least=1)
-        require_integer("n_reference", self.n_reference, at_least=2)
-        self._check_rounds()
-
-    def reference(self) -> tuple[FloatArray, IntArray]:
-        """Draw the labelled reference, the same in every call."""
-        return self._rows(np.zeros(self.n_reference), self.generator(1))
-
-    def fresh_reference_rows(self, n_rows: int) -> FloatArray:
-        """Draw rows of the reference's distribution that are not the reference, the same in every call."""
-        return self._rows(np.zeros(n_rows), self.generator(3))[0]
-
-    def __iter__(self) -> Iterator[Batch]:
-        generator = self.generator(2)
-        for i, alpha in enumerate(self.alphas.tolist()):
-            yield Batch(*self._rows(np.full(int(self.batch_size), alpha), generator), alpha, i + 1)
-
-    def true_ratio(self, X: ArrayLike, alpha: float) -> FloatArray:
-        """Compute the exact ratio, batch over reference, of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-            Finite rows.
-        alpha : float
-            How far along the path, in [0, 1].
-        """
-        require_number_in("alpha", alpha, 0, 1)
-        mean = alpha * self._mean
-        ratio: FloatArray = np.exp(_as_finite_rows(X, self.n_features) @ mean - 0.5 * mean @ mean)
-        return ratio
-
-    def reference_ratio(self, alpha: float) -> FloatArray:
-        """Compute the exact ratio of every reference row."""
-        return self.true_ratio(self._reference_rows, alpha)
-
-    @cached_property
-    def _reference_rows(self) -> FloatArray:
-        return self.reference()[0]
-
-    @property
-    def _mean(self) -> FloatArray:
-        return np.full(int(self.n_features), float(self.distance) / np.sqrt(self.n_features))
-
-    def _rows(self, alpha_of_row: FloatArray, generator: np.random.Generator) -> tuple[FloatArray, IntArray]:
-        """Draw one row per alpha. In all rounds, label 1 is more likely the larger the first feature is."""
-        X = generator.standard_normal((len(alpha_of_row), int(self.n_features))) + np.outer(alpha_of_row, self._mean)
-        y = (generator.random(len(X)) < expit(2.0 * X[:, 0])).astype(np.int64)
-        return X, y
-
-
-# --- A stream from a table whose rows are in time order: natural drift
-
-
-@dataclass(frozen=True, eq=False)
-class OrderedStream:
-    """The rows of a table in their order: the first rows are the reference, the others arrive in rounds.
-
-    A round ends after ``batch_size`` rows, and wherever ``groups`` changes.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_features)
-        Rows, oldest first.
-    y : ndarray of shape (n_rows,)
-        Their labels.
-    n_reference : int, optional
-        Rows in the reference. None takes the first group.
-    batch_size : int, optional
-        Largest number of rows in a round. None makes each group one round.
-    groups : ndarray of shape (n_rows,), optional
-        A column such as the month; a new round begins where it changes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from accous.streams import OrderedStream
-    >>> months = np.array([1, 1, 1, 2, 2, 2, 3])
-    >>> stream = OrderedStream(np.arange(7.0)[:, None], np.zeros(7), groups=months, batch_size=2)
-    >>> [batch.X.ravel().tolist() for batch in stream]
-    [[3.0, 4.0], [5.0], [6.0]]
-    """
-
-    X: NDArray[Any]
-    y: NDArray[Any]
-    _: KW_ONLY
-    n_reference: int | None = None
-    batch_size: int | None = None
-    groups: NDArray[Any] | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("X", "y", "groups"):
-            value = getattr(self, name)
-            object.__setattr__(self, name, None if value is None else np.asarray(value))
-        if self.X.ndim < 2 or self.y.shape != (len(self.X),):
-            raise DataError(f"X and y must have one label for each row, got shapes {self.X.shape} and {self.y.shape}.")
-        if self.groups is not None and self.groups.shape != self.y.shape:
-            raise DataError(f"groups must have one entry for each of the {len(self.y)} rows, got {self.groups.shape}.")
-        if self.groups is None and (self.n_reference is None or self.batch_size is None):
-            raise ParameterError("Give n_reference and batch_size, or groups that say where a round begins.")
-        if self.n_reference is not None:
-            require_integer("n_reference", self.n_reference, at_least=2, or_else=" or None")
-        if self.batch_size is not None:
-            require_integer("batch_size", self.batch_size, at_least=1, or_else=" or None")
-        if self._n_reference >= len(self.y):
-            raise DataError(f"The reference takes {self._n_reference} of {len(self.y)} rows and leaves no stream.")
-
-    def __repr__(self) -> str:
-        return (
-            f"OrderedStream({len(self.y)} rows, n_reference={self._n_reference}, n_rounds={len(self)}, "
-            f"batch_size={self.batch_size})"
-        )
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    def reference(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the first rows and their labels."""
-        return self.X[: self._n_reference], self.y[: self._n_reference]
-
-    def __iter__(self) -> Iterator[Batch]:
-        ends = [*self._starts[1:], len(self.y)]
-        for i, (start, end) in enumerate(zip(self._starts, ends, strict=True)):
-            yield Batch(self.X[start:end], self.y[start:end], float("nan"), i + 1)
-
-    @cached_property
-    def _changes(self) -> NDArray[np.int64]:
-        """Rows whose group differs from that of the row before."""
-        if self.groups is None:
-            return np.empty(0, dtype=np.int64)
-        return np.flatnonzero(self.groups[1:] != self.groups[:-1]) + 1
-
-    @property
-    def _n_reference(self) -> int:
-        if self.n_reference is not None:
-            return int(self.n_reference)
-        return int(self._changes[0]) if len(self._changes) else len(self.y)
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        """First row of every round."""
-        first = self._n_reference
-        edges = [first, *self._changes[self._changes > first].tolist(), len(self.y)]
-        step = len(self.y) if self.batch_size is None else int(self.batch_size)
-        return [start for low, high in pairwise(edges) for start in range(low, high, step)]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from accous import AdaptiveClassifier, OnlineDensityRatio
 from accous.exceptions import DataError, ParameterError
-from accous.streams import GaussianStream, MovingGaussianStream
+from accous.streams import GaussianStream
 from accous_bench import contenders
 from accous_bench.contenders import PROTOCOLS, Contender, get_contender
 from accous_bench.grid import (
@@ -37,6 +37,7 @@ from accous_bench.grid import (
 )
 from accous_bench.problems import SHIFTS, Setting, get_problem
 from accous_bench.spec import read_spec
+from accous_bench.streams import MovingGaussianStream
 from tests.budgets import examples, rest_slow
 from tests.forks import ForkServer
 from tests.needs import needs_data

@@ -27,11 +27,11 @@ from accous.streams import (
     GaussianRegressionStream,
     GaussianStream,
     LinearShift,
-    MovingGaussianStream,
     Shift,
     SineShift,
     SquareShift,
 )
+from accous_bench.streams import MovingGaussianStream
 from tests.budgets import rest_slow
 from tests.oracles import gaussian_mixture_ratio
 

@@ -14,11 +14,11 @@ from accous.streams import (
     ConstantShift,
     LinearShift,
     MixtureStream,
-    OrderedStream,
     Shift,
     SineShift,
     SquareShift,
 )
+from accous_bench.streams import OrderedStream
 
 # --- shifts ------------------------------------------------------------------------------------------------------
 

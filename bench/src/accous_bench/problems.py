@@ -24,8 +24,6 @@ from accous.streams import (
     GaussianStream,
     LinearShift,
     MixtureStream,
-    MovingGaussianStream,
-    OrderedStream,
     Shift,
     SineShift,
     SquareShift,
@@ -33,6 +31,7 @@ from accous.streams import (
 from accous.text import did_you_mean, import_extra, require_integer
 from accous_bench.images import ImagePair, ImageYears, load_cifar_cinic, load_mnist_svhn, load_yearbook
 from accous_bench.label_shift import LabelShiftStream
+from accous_bench.streams import MovingGaussianStream, OrderedStream
 
 __all__ = [
     "ALPHA_0", "DESCRIBED", "MIXED", "NATURAL", "SHIFTS", "STUDIED", "TUNED", "Problem", "Setting", "Stream",
