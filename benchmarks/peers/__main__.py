@@ -70,7 +70,6 @@ WHO = {"method": "{method}", "peer": "{peer} {peer_version}", "its settings": "{
 
 def speed_table(rows: list[Row]) -> str:
     """Return milliseconds of one update, how many times faster ours is by both clocks, and whether the aim is met."""
-    shape = "{n_reference} reference rows, {n_features} features, {batch_size} batch rows".format(**SHAPE)
     columns = {
         **WHO,
         "peer ": "{peer_seconds_ms}",
@@ -88,9 +87,7 @@ def speed_table(rows: list[Row]) -> str:
         | {"aim_text": "" if row["aim"] is None else f"{row['aim']:.0f}"}
         for row in rows
     ]
-    return table(
-        f"Milliseconds of one ratio update, {shape} (in brackets: how many times less CPU time)", columns, shown
-    )
+    return table("Milliseconds of one ratio update (in brackets: how many times less CPU time)", columns, shown)
 
 
 def agreement_table(rows: list[Row]) -> str:

@@ -80,14 +80,14 @@ def test_a_lock_that_is_a_link_empties_nothing(model, kind, command, capsys):
     lock.unlink()
     lock.symlink_to(diary) if kind == "symbolic" else os.link(diary, lock)
     arguments = {"adapt": ["adapt", "model", "s.csv", "-o", "p.csv"], "labels": ["labels", "model", "s.csv"]}[command]
-    assert ".accous.lock is a link or no plain file" in _one_sentence(arguments, capsys)
+    assert ".accous.lock is a link or not a regular file" in _one_sentence(arguments, capsys)
     assert diary.read_text() == "dear diary"
 
 
 def test_a_lock_that_is_no_file_is_refused(model):
     (model / LOCK_NAME).unlink()
     os.mkfifo(model / LOCK_NAME)
-    with pytest.raises(CheckpointError, match="no plain file"), exclusive_lock(model, "a test"):
+    with pytest.raises(CheckpointError, match="not a regular file"), exclusive_lock(model, "a test"):
         pass
 
 
@@ -103,7 +103,7 @@ def test_a_pipe_in_the_place_of_arrays_is_not_waited_for(model, capsys):
     state = model / _manifest(model)["state"]["name"]
     state.unlink()
     os.mkfifo(state)
-    assert "is no plain file" in _one_sentence(["status", "model"], capsys)
+    assert "is not a regular file" in _one_sentence(["status", "model"], capsys)
 
 
 # --- Sizes

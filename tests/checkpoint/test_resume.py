@@ -425,7 +425,7 @@ Lookalike.__name__ = "SavedMeanRatio"
         (None, r"ratio=SavedMeanRatio\("),
         (CountingMeanRatio(0.2), r"not CountingMeanRatio\("),
         (SavedMeanRatio(0.3), r"not SavedMeanRatio\(rate=0.3\)"),
-        (Lookalike(), "is no RatioEstimator"),
+        (Lookalike(), "is not a RatioEstimator"),
         (type("SavedMeanRatio", (MeanRatio,), {})(0.2), "no state_to_plain of its own"),
     ],
     ids=["none", "another class", "other parameters", "another object", "no methods"],

@@ -143,9 +143,9 @@ def test_every_code_has_a_text_of_at_most_25_words_and_one_number():
         assert len(re.findall(r"\{[nx]:", text)) <= 1
     assert (
         text_of(Reason(Finding.LABELS_WITHIN, 1200))
-        == "1,200 recent labels show it within the tolerance of the value at fit."
+        == "1,200 recent labels show that the model is within the tolerance of its value at fit."
     )
-    assert text_of(Advice(Action.LABEL, 140)) == "Label 140 recent rows to know it to within the tolerance."
+    assert text_of(Advice(Action.LABEL, 140)) == "Label 140 recent rows to measure the model to within the tolerance."
 
 
 def test_while_the_alarm_is_on_there_is_something_to_do():

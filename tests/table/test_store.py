@@ -337,7 +337,7 @@ def test_links_are_refused_and_what_they_lead_to_stays(tmp_path, ending, link):
         path.mkdir()
     else:
         (os.symlink if link == "symbolic" else os.link)(target, path)
-    with pytest.raises(AccousError, match="link or no plain file"):
+    with pytest.raises(AccousError, match="link or not a regular file"):
         Store.open(tmp_path / "model", StorePosition())
     assert target.read_text() == "precious"
 

@@ -66,8 +66,8 @@ def report(
 ) -> int:
     """Make the tables and figures of a benchmark, next to the paper's numbers.
 
-    Writes report.md, tables/*.csv, aggregates.json (the data behind the report, small enough to commit) and
-    figures/*.svg and *.png. Notes below a table name failed runs, missing seeds and shorter streams.
+    The folder gets report.md, the tables as CSV, the figures as SVG and PNG, and aggregates.json: the data behind the
+    report, small enough to commit. Notes below a table name failed runs, missing seeds and shorter streams.
     """
     from accous_bench.tables import write_report
 
@@ -104,11 +104,13 @@ _Jobs = Annotated[
     int, typer.Option("--jobs", "-j", help="Number of processes on this machine.", rich_help_panel="Where")
 ]
 _PART = "Only a part of the grid (several, separated by commas)"
-_Contenders = Annotated[str | None, typer.Option("--contenders", help="Only these.", rich_help_panel=_PART)]
-_Datasets = Annotated[str | None, typer.Option("--datasets", help="Only these.", rich_help_panel=_PART)]
-_Shifts = Annotated[str | None, typer.Option("--shifts", help="Only these.", rich_help_panel=_PART)]
-_BatchSizes = Annotated[str | None, typer.Option("--batch-sizes", help="Only these.", rich_help_panel=_PART)]
-_Seeds = Annotated[str | None, typer.Option("--seeds", help="Only these.", rich_help_panel=_PART)]
+_Contenders = Annotated[str | None, typer.Option("--contenders", help="Only these contenders.", rich_help_panel=_PART)]
+_Datasets = Annotated[str | None, typer.Option("--datasets", help="Only these data sets.", rich_help_panel=_PART)]
+_Shifts = Annotated[str | None, typer.Option("--shifts", help="Only these shifts.", rich_help_panel=_PART)]
+_BatchSizes = Annotated[
+    str | None, typer.Option("--batch-sizes", help="Only these batch sizes.", rich_help_panel=_PART)
+]
+_Seeds = Annotated[str | None, typer.Option("--seeds", help="Only these seeds.", rich_help_panel=_PART)]
 _Rounds = Annotated[
     int | None, typer.Option("--rounds", help="Number of rounds, instead of the spec's.", rich_help_panel=_PART)
 ]
@@ -118,8 +120,8 @@ _Protocol = Annotated[
         "--protocol", help="predict_first, fresh_rows or batch_first, instead of the spec's.", rich_help_panel=_PART
     ),
 ]
-_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not show progress or messages.")]
-_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide the progress and remarks.")]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
 
 
 @bench.command("list", epilog="Example: accous bench list --json")
@@ -170,10 +172,10 @@ def run(
     quiet: _Quiet = False,
     as_json: _AsJson = False,
 ) -> int:
-    """Run a grid; finished runs are not run again.
+    """Run a grid of contenders and streams, and skip what is finished.
 
-    Every run is one line of JSON in the output folder, written as soon as it is finished: you can interrupt and restart
-    at any time. A run that fails is recorded and the others continue; the next start tries it again.
+    Each finished run is written at once, as one line of JSON in the output folder, so you can interrupt the command and
+    start it again at any time. A run that fails is recorded, the others continue, and the next start tries it again.
     """
     if jobs < 1:
         raise ParameterError(f"--jobs must be at least 1, got {jobs}.")

@@ -113,7 +113,7 @@ def open_checked(folder: Path, stored: StoredFile) -> Iterator[BinaryIO]:
     """
     path = folder / stored.name
     if path.exists() and not path.is_file():
-        raise CheckpointError(f"{path} is no plain file: restore the folder from a copy.")
+        raise CheckpointError(f"{path} is not a regular file: restore the folder from a copy.")
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size < stored.size:
@@ -143,7 +143,7 @@ def open_to_write(path: Path, flags: int) -> int:
     Raises
     ------
     CheckpointError
-        If the file is a link or no plain file.
+        If the file is a link or not a regular file.
     OSError
         If it cannot be opened.
     """
@@ -161,7 +161,7 @@ def open_to_write(path: Path, flags: int) -> int:
         if error.errno not in (errno.ELOOP, errno.ENXIO):
             raise
     raise CheckpointError(
-        f"{path} is a link or no plain file, and accous writes through none: remove it, then run the command again."
+        f"{path} is a link or not a regular file, where accous does not write: remove it, then run the command again."
     )
 
 

@@ -129,7 +129,7 @@ def require_foreign(wanted: dict[str, dict[str, str]], given: dict[str, Any]) ->
             )
         if name in wanted and name == "ratio":
             if not isinstance(value, RatioEstimator):
-                raise CheckpointError(f"ratio is a {name_of(value)}, which is no RatioEstimator: pass one.")
+                raise CheckpointError(f"ratio is a {name_of(value)}, which is not a RatioEstimator: pass one.")
             require_state_methods(value)
 
 

@@ -37,7 +37,7 @@ class SparkOptions:
     """Rows of many keys, and what to do with them."""
 
     model: ModelFolder
-    rows: Annotated[str, typer.Argument(metavar="ROWS", help="Parquet files: a folder, or what --format says.")]
+    rows: Annotated[str, typer.Argument(metavar="ROWS", help="A folder of Parquet files, or what --format names.")]
     output: Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="A folder for the result.")]
     key: Annotated[str, typer.Option(metavar="COL", help="Column of the keys: text or integers.")]
     time: Annotated[str | None, typer.Option(metavar="COL", help="Column that says when a row happened.")] = None
@@ -46,15 +46,15 @@ class SparkOptions:
         bool, typer.Option("--stream", help="Follow files as they arrive; needs --checkpoint and --time.")
     ] = False
     checkpoint: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where a stream resumes.")] = None
-    once: Annotated[bool, typer.Option("--once", help="Of a stream: read what is there, then end.")] = False
+    once: Annotated[bool, typer.Option("--once", help="With --stream: read what is there, then end.")] = False
     resume: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="A result whose keys go on, of a table or a stream.")
+        str | None, typer.Option(metavar="FOLDER", help="An earlier result, of a table or a stream, whose keys go on.")
     ] = None
     last: Annotated[
-        bool, typer.Option("--last", help="Of a table: no more rows will come, so none waits for late ones.")
+        bool, typer.Option("--last", help="Without --stream: no more rows will come, so do not wait for late ones.")
     ] = False
     buckets: Annotated[int, typer.Option(metavar="N", help="Groups of keys; at least the number of cores.")] = 16
-    expected_keys: Annotated[int, typer.Option(metavar="N", help="Of a stream: how many keys, roughly.")] = 10_000
+    expected_keys: Annotated[int, typer.Option(metavar="N", help="With --stream: about how many keys.")] = 10_000
     round_size: Annotated[int, typer.Option(metavar="N", help="Rows of a round.")] = 10
     round_time: Annotated[float | None, typer.Option(metavar="S", help="Seconds of a round instead.")] = None
     lateness: Annotated[float | None, typer.Option(metavar="S", help="Seconds to wait for late rows.")] = None

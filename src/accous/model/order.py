@@ -41,8 +41,8 @@ _TEXTS = {
     OrderKind.FOUND: "The rows are taken in order of time: later rows differ from earlier ones (p = {p_value:.3f}).",
     OrderKind.NOT_FOUND: "The order of the rows does not matter (p = {p_value:.2f}): they count as drawn at random.",
     OrderKind.UNORDERED: "The rows have no order in time, as you said.",
-    OrderKind.SORTED_BY_LABEL: "The rows are sorted by their label, which is no order of time.",
-    OrderKind.ONE_DAY: "All times{of} are of a single day, which is no order of time.",
+    OrderKind.SORTED_BY_LABEL: "The rows are sorted by their label, which is not an order in time.",
+    OrderKind.ONE_DAY: "All times{of} are of a single day, which is not an order in time.",
     OrderKind.FEW_ROWS: "The rows are too few to tell whether they are in order of time.",
 }
 

@@ -50,7 +50,7 @@ def _require_finite(labels: NDArray[Any]) -> None:
     if is_infinite.any():
         row = int(np.flatnonzero(is_infinite)[0])
         shown = "infinity" if labels[row] > 0 else "-infinity"
-        raise DataError(f"y holds {shown} in row {row}, which is no class: correct it, or leave the row out.")
+        raise DataError(f"y holds {shown} in row {row}, which is not a class: correct it, or leave the row out.")
 
 
 def _require_classes(labels: NDArray[Any]) -> None:

@@ -59,7 +59,7 @@ class Metrics:
         self.queue = gauge("queue_depth", "Batches that wait for the learner.")
         self.streams = gauge("event_streams", "Open streams of events.")
         self._effective = gauge("effective_rows", "Reference rows that carry the weight.")
-        self._outside = gauge("outside_share", "Share of recent rows unlike any of the reference.")
+        self._outside = gauge("outside_share", "Share of recent rows unlike any row of the reference.")
         self._drift = gauge("last_drift_round", "Round of the last change of the inputs.")
         self._state = gauge("state", "1 for the state that holds now.", "state")
         self._alarm = gauge("alarm", "1 from the moment the alarm has gone off.")

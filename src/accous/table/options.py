@@ -68,9 +68,7 @@ LARGEST_SEED = 2**32 - 1
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
 NamedEstimator = Annotated[
     str | None,
-    _of_model(
-        metavar="MODULE:NAME", help="Needed if the model was fitted with code of your own: the same name as for fit."
-    ),
+    _of_model(metavar="MODULE:NAME", help="If the model was fitted with code of your own: the same name as for fit."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide the progress bar and remarks.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
@@ -107,7 +105,7 @@ _Time = Annotated[str | None, _of_table(metavar="COL", help="Sort the rows by th
 _Ordered = Annotated[
     bool | None,
     _of_table(
-        "--ordered/--no-ordered", help="Whether the rows are in order of time. Default: found.", show_default=False
+        "--ordered/--no-ordered", help="Whether the rows are in order of time. Default: detected.", show_default=False
     ),
 ]
 _Format = Annotated[
@@ -120,7 +118,7 @@ _Encoding = Annotated[
 _Separator = Annotated[
     str | None,
     _of_table(
-        metavar="CHAR", help="Field separator of a CSV file. Default: found in the header.", callback=_one_character
+        metavar="CHAR", help="Field separator of a CSV file. Default: detected in the header.", callback=_one_character
     ),
 ]
 _OnBadRow = Annotated[
@@ -212,11 +210,9 @@ class FitOptions(TableOptions):
     feature_map: Annotated[str | None, _of_model(metavar="NAME", help="Feature map of the ratio, such as rbf.")] = None
     loss: Annotated[
         str | None,
-        _of_model(
-            metavar="NAME", help="Loss of the ratio (accous and olre), such as kl; a wrong name is answered with all."
-        ),
+        _of_model(metavar="NAME", help="Loss of the ratio (accous and olre), such as kl. A wrong name lists them all."),
     ] = None
-    max_ratio: Annotated[float | None, _of_model(help="Upper bound of the ratios; 100.")] = None
+    max_ratio: Annotated[float | None, _of_model(help="Upper bound of the ratios. Default: 100.")] = None
     C: Annotated[float, _of_model("--C", help="Inverse regularization strength of linear.")] = 1.0
     alpha: Annotated[float, _of_model(help="Penalty of the linear regression of numbers.")] = 1.0
     class_weight: Annotated[
@@ -253,7 +249,7 @@ class FitOptions(TableOptions):
         ),
     ] = None
     refit_budget: Annotated[
-        float | None, _of_model(metavar="SHARE", help="Largest share of the time for refits of forest or MODULE:NAME.")
+        float | None, _of_model(metavar="SHARE", help="Largest share of the time for refitting forest or MODULE:NAME.")
     ] = 0.2
     adaptation: Annotated[
         str,
@@ -345,7 +341,7 @@ class AdaptOptions(_RowsOptions):
             1,
             _MOST_DAYS,
             metavar="N",
-            help="Forget predictions and their labels after so many days.",
+            help="Days after which predictions and their labels are forgotten.",
             rich_help_panel=_RUN,
         ),
     ] = 90
@@ -447,14 +443,14 @@ class AskOptions(TableOptions):
     n: Annotated[int | None, between("-n", 1, _MOST_LABELS, metavar="N", help="How many rows to label.")] = None
     labels_per: Annotated[
         tuple[int, int] | None,
-        typer.Option("--labels-per", metavar="ROWS N", help="A budget: N labels in so many rows, as 1000 50."),
+        typer.Option("--labels-per", metavar="ROWS N", help="A budget: N labels for every ROWS rows, such as 1000 50."),
     ] = None
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="PATH", help="The chosen rows with an empty label column: CSV.")
     ]
     key: _Key = None
     with_predictions: Annotated[
-        bool, typer.Option("--with-predictions", help="Add the predictions, which may sway those who label.")
+        bool, typer.Option("--with-predictions", help="Add the predictions, which may sway the people who label.")
     ] = False
     force: Force = False
     estimator: NamedEstimator = None
@@ -497,7 +493,7 @@ class ServeOptions:
     estimator: NamedEstimator = None
     save_batches: Annotated[
         int,
-        between("--save-batches", 1, 10_000_000, help="Save the model after so many batches.", rich_help_panel=_SAVING),
+        between("--save-batches", 1, 10_000_000, help="Batches between two saves.", rich_help_panel=_SAVING),
     ] = 5_000
     save_seconds: Annotated[
         float | None,
@@ -505,7 +501,7 @@ class ServeOptions:
             "--save-seconds",
             0.1,
             1e9,
-            help="Or after so many seconds. Default: 60, or 2 with workers.",
+            help="Longest time between two saves. Default: 60 seconds, or 2 with workers.",
             rich_help_panel=_SAVING,
         ),
     ] = None
