@@ -213,13 +213,17 @@ def test_a_file_taken_back_leaves_no_trace_and_labels_do_not_become_younger(fold
     before = accous.load("model")
     # The newest row of a file is as old as the file, and each one before it a row older.
     arrived = [*range(501, 601), *range(801, 901)]
-    assert before.model.state_.labelled.arrived.tolist() == arrived
+    labelled = before.model.state_.labelled
+    assert labelled.arrived.tolist() == arrived
+    assert labelled.made_at.tolist() == [*range(1, 201)]
+    assert labelled.came.tolist() == [600] * 100 + [900] * 100
     give(here, keys[200:350], ["yes"] * 150)
     with_wrong = rows_of_store(Path("model"))
     shutil.copy(f"model/{STORE_NAME}", "ahead.sqlite")
     assert main(["labels", "model", "--undo", "--quiet"]) == 0
     after, rest = accous.load("model"), pl.read_csv("stream.csv")
-    assert after.model.state_.labelled.arrived.tolist() == arrived
+    assert np.array_equal(after.model.state_.labelled.made_at, labelled.made_at)
+    assert np.array_equal(after.model.state_.labelled.came, labelled.came)
     assert after.predict(rest).equals(before.predict(rest))
     assert after.learned_ == before.learned_
     # Killed after the model was saved and before the store was: the next command takes the file back there too.

@@ -252,13 +252,33 @@ def test_with_the_true_ratio_90_percent_intervals_cover_88_to_92_percent_and_wit
 @pytest.mark.parametrize("size", [1, 30, 100])
 def test_labels_bring_the_share_outside_to_the_target(size):
     rng = np.random.default_rng(3)
-    reference, late, arrived, is_inside = np.abs(rng.normal(size=500)), np.zeros(0), np.zeros(0, dtype=np.int64), []
+    reference, late, times, is_inside = np.abs(rng.normal(size=500)), np.zeros(0), np.zeros(0, dtype=np.int64), []
     for batch in range(3_000 // size):
         now = 10 * size * batch
-        scores, weights, level = with_feedback(reference, np.ones(500), late, arrived, now, 0.1)
+        scores, weights, level = with_feedback(reference, np.ones(500), late, times, times + 10 * size, now, 0.1)
         limit = conformal_limits(scores, weights, np.zeros(1), level)[0]
         new = np.abs(rng.normal(size=size)) * (1.0 + now / 5_000)  # ever wider than the reference
         is_inside += (new <= limit).tolist()
-        late, arrived = np.append(late, new), np.append(arrived, np.full(size, now + 10 * size))
+        late, times = np.append(late, new), np.append(times, np.full(size, now))
     assert abs(np.mean(is_inside[500:]) - 0.9) < 0.02
     assert np.mean(new <= np.quantile(reference, 0.9)) < 0.7
+
+
+def test_late_labels_correct_by_the_limits_that_were_in_force():
+    """Scores rise in waves, and labels come half a wave late: judged by what is known now, too few would be outside."""
+    rng = np.random.default_rng(4)
+    reference, rows = np.abs(rng.normal(size=500)), np.arange(60_000)
+    scores = np.abs(rng.normal(size=60_000)) * (2.0 + np.sin(rows / 1_500))
+    shares = []
+    for is_told in (True, False):
+        late, made_at, came, is_inside = np.zeros(0), *np.zeros((2, 0), dtype=np.int64), []
+        for now in range(0, 60_000, 500):
+            known = rows[max(0, now - 5_500) : max(0, now - 5_000) : 10]
+            late, made_at = np.append(late, scores[known]), np.append(made_at, known if is_told else [now] * len(known))
+            came = np.append(came, np.full(len(known), now))
+            limits = with_feedback(reference, np.ones(500), late, made_at, came, now, 0.1)
+            limit = conformal_limits(*limits[:2], np.zeros(1), limits[2])[0]
+            is_inside += (scores[now : now + 500] <= limit).tolist()
+        shares.append(np.mean(is_inside[10_000:]))
+    assert abs(shares[0] - 0.9) < 0.02
+    assert shares[1] < 0.88

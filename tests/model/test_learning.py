@@ -66,6 +66,15 @@ def test_numbers_are_learned_too():
     assert model.predict_interval(Z[:5]).shape == (5, 2)
 
 
+def test_late_labels_are_of_rows_of_long_ago():
+    model, (X, y) = make_model(), make_rows(3_000, 1)
+    model.adapt(X).observe(X[900:1_000], y[900:1_000], rows_since=2_000)
+    assert model.state_.learning.kept.position.tolist() == model.state_.labelled.made_at.tolist() == [1_000] * 100
+    assert np.unique(model.state_.labelled.came).tolist() == [3_000]
+    with pytest.raises(ParameterError, match="rows_since"):
+        model.observe(X, y, rows_since=-1)
+
+
 def test_labels_that_tell_nothing_new_change_little():
     model = run_rounds(make_model(n_reference=1_000), sign=1.0)
     X, y = make_rows(2_000, 99)

@@ -426,7 +426,8 @@ FORGED = {
     "no number": {"probabilities": np.full((40, 2), np.nan)},
     "chosen with 0": {"chosen": np.zeros(40)},
     "text": {"y": np.full(40, "a")},
-    "before the stream": {"arrived": np.full(40, -1)},
+    "before the stream": {"made_at": np.full(40, -1)},
+    "labels before their rows": {"came": np.zeros(40, dtype=np.int64)},
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray
@@ -46,25 +48,26 @@ FEWEST_LATE, _MOST_LATE = 25, 2_000
 
 
 def with_feedback(
-    scores: FloatArray, weights: FloatArray, late: FloatArray, arrived: IntArray, now: int, alpha: float
+    scores: FloatArray, weights: FloatArray, late: FloatArray, made_at: IntArray, came: IntArray, now: int, alpha: float
 ) -> tuple[FloatArray, FloatArray, float]:
     r"""Return scores, weights and level for `conformal_limits`, corrected by labels that came (Gibbs and Candes, 2021).
 
     Scores of labelled rows join those of the reference, which counts as 50 labels; they fade. The level starts at
     alpha, and labels that came together, at least 25, move it once by
 
-    .. math:: \alpha_{t+1} = \alpha_t + 0.2 \, (\alpha - \text{share of their rows outside}) ,
+    .. math:: \alpha_{t+1} = \alpha_t + 0.2 \, (\alpha - \text{share of their rows outside}) .
 
-    where all of them are judged by what was known before. So the share of labelled rows outside tends to alpha, unless
-    the stream keeps going beyond all that was ever seen.
+    A row is outside if the limit that was in force when it was predicted excludes it. That limit knew no label that
+    came later; to judge late labels by it is what makes up for their delay. So the share of labelled rows outside tends
+    to alpha, unless the stream keeps going beyond all that was ever seen.
 
     Parameters
     ----------
     scores, weights : arrays of shape (n_reference,)
     late : array of shape (n_labels,)
         Scores of labelled rows, as they were predicted, in the order in which their labels came.
-    arrived : array of shape (n_labels,)
-        Rows of the stream when the label came.
+    made_at, came : array of shape (n_labels,)
+        Rows of the stream when the row was predicted, and when its label came.
     now : int
         Rows of the stream.
     alpha : float
@@ -73,35 +76,37 @@ def with_feedback(
     --------
     >>> import numpy as np
     >>> reference, late = np.linspace(0.0, 1.0, 100), np.random.default_rng(0).uniform(0.0, 3.0, 500)
-    >>> found = with_feedback(reference, np.ones(100), late, 10 * np.arange(500), 5_000, alpha=0.1)
+    >>> times = 10 * np.arange(500)
+    >>> found = with_feedback(reference, np.ones(100), late, times, times, 5_000, alpha=0.1)
     >>> print(conformal_limits(*found[:2], np.zeros(1), found[2]).round(1))
     [2.6]
     """
-    late, arrived = late[-_MOST_LATE:], arrived[-_MOST_LATE:]
+    late, made_at, came = late[-_MOST_LATE:], made_at[-_MOST_LATE:], came[-_MOST_LATE:]
     given = weights * (_REFERENCE_COUNTS / max(float(weights.sum()), 1e-300))
-    level, first = alpha, 0
-    for last in _ends_of_batches(arrived):
-        known = np.concatenate((scores, late[:first]))
+    ends, levels = _ends_of_batches(came), [alpha]
+    for first, last in pairwise((0, *ends)):
+        then = int(np.median(made_at[first:last]))
+        # Of the batches before this one, those whose labels had come then.
+        n_known = sum(int(came[end - 1]) <= then for end in ends[: len(levels) - 1])
+        n_scores = ends[n_known - 1] if n_known else 0
+        known = np.concatenate((scores, late[:n_scores]))
         order = np.argsort(known, kind="stable")
-        counts = np.concatenate((given, _fading(arrived[first] - arrived[:first])))[order]
+        counts = np.concatenate((given, _fading(then - came[:n_scores])))[order]
         shares = np.concatenate(([0.0], np.cumsum(counts) / counts.sum()))
-        is_outside = shares[np.searchsorted(known[order], late[first:last])] >= 1.0 - level
+        is_outside = shares[np.searchsorted(known[order], late[first:last])] >= 1.0 - levels[n_known]
         # Above 0: the largest score is the last limit, as an interval without ends would say nothing.
-        level = min(1.0, max(1e-9, level + _RATE * (alpha - float(is_outside.mean()))))
-        first = last
-    return np.concatenate((scores, late)), np.concatenate((given, _fading(now - arrived))), level
+        levels.append(min(1.0, max(1e-9, levels[-1] + _RATE * (alpha - float(is_outside.mean())))))
+    return np.concatenate((scores, late)), np.concatenate((given, _fading(now - came))), levels[-1]
 
 
 def _fading(ages: IntArray) -> FloatArray:
     return np.power(0.5, np.maximum(ages, 0) / _HALF_LIFE)
 
 
-def _ends_of_batches(arrived: IntArray) -> list[int]:
+def _ends_of_batches(came: IntArray) -> list[int]:
     """Return where batches of labels end: those that came together, and at least 25."""
-    ends = [*(np.flatnonzero(np.diff(arrived)) + 1).tolist(), len(arrived)] if len(arrived) else []
-    chosen, last = [], 0
-    for end in ends:
-        if end - last >= FEWEST_LATE or end == len(arrived):
-            chosen.append(end)
-            last = end
-    return chosen
+    ends: list[int] = []
+    for end in [*(np.flatnonzero(np.diff(came)) + 1).tolist(), len(came)]:
+        if end - sum(ends[-1:]) >= FEWEST_LATE or 0 < end == len(came):
+            ends.append(end)
+    return ends

@@ -385,8 +385,8 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         found, given, level = with_feedback(scores, weights, *late, current.state.n_rows, alpha)
         return conformal_limits(found, given, np.zeros(count_rows(X)), level)
 
-    def _late_scores(self) -> tuple[FloatArray, IntArray] | None:
-        """Return how far labels were from what was predicted, and when they came; None if there are too few.
+    def _late_scores(self) -> tuple[FloatArray, IntArray, IntArray] | None:
+        """Return how far labels were from what was predicted, when that was, and when they came; None if too few did.
 
         Labels that merely arrived may be of a certain kind of rows: they count if hardly any was asked for.
         """
@@ -396,15 +396,17 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         is_asked = ~np.isnan(labelled.chosen)
         some = labelled[is_asked] if is_asked.sum() >= FEWEST_LATE else labelled
         if not self.task_.has_classes:
-            return np.abs(some.y - some.predicted), some.arrived
+            return np.abs(some.y - some.predicted), some.made_at, some.came
         if not some.probabilities.shape[1]:
             return None
         shares = some.probabilities[np.arange(len(some)), np.maximum(some.y, 0)]
-        return np.where(some.y < 0, 1.0, 1.0 - shares), some.arrived
+        return np.where(some.y < 0, 1.0, 1.0 - shares), some.made_at, some.came
 
     # --- labels that come late ----------------------------------------------------------------------------------
 
-    def observe(self, X: Any, y: Any, *, predicted: Any = None, probability: Any = None, learn: bool = True) -> Self:
+    def observe(
+        self, X: Any, y: Any, *, predicted: Any = None, probability: Any = None, learn: bool = True, rows_since: int = 0
+    ) -> Self:
         """Count labels that arrived late, for any rows of the stream in any order: they tell ``performance``.
 
         The labels are measured before anything is learned from them. A class that the reference does not have counts as
@@ -430,20 +432,25 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
             are all labels of the recent rows.
         learn : bool, default=True
             Whether the model may learn from the labels, after they were measured.
+        rows_since : int, default=0
+            Rows of the stream that have come since these, if their labels come late. Sets and intervals correct
+            themselves by those that were in force then.
         """
         self._require_fitted("state_")
         X = select_columns(self, X)
         rows = None if X is None else self._read(X, reset=False, min_rows=0)
         if rows is None and predicted is None:
             raise DataError("observe needs the rows X, or what was predicted for them: pass X or predicted.")
+        require_integer("rows_since", rows_since, at_least=0)
         n_rows = count_rows(y) if rows is None else count_rows(rows)
         late = self.task_.read_late(y, n_rows)
         if not n_rows:
             return self
         with self.lock(), unchanged_on_failure(self):
             self._measure(rows, late, predicted, probability)
+            self.age_labels(rows_since, n_labels=n_rows)
             if learn and rows is not None:
-                self._learn(rows, late)
+                self._learn(rows, late, rows_since)
         if CALLBACKS_NAME in vars(self):
             self._tell()
         return self
@@ -469,7 +476,7 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
                 alarm = after.alarm.after_labels(self.rules_, labelled[-len(new) :].labels(weights), state.n_rounds)
                 self._replace_state(replace(self.state_, alarm=alarm), with_new_labels=True)
 
-    def _learn(self, rows: Any, late: NDArray[Any]) -> None:
+    def _learn(self, rows: Any, late: NDArray[Any], rows_since: int) -> None:
         """Keep labelled rows of now, and learn from them if there are enough; labels of another type cannot be classes.
 
         The lock is held.
@@ -481,7 +488,7 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         rows, n_rows, learning = _take(rows, usable), len(usable), self.state_.learning
         n_seen = 0 if learning is None else learning.n_seen
         # Without rounds, the labels are all that is known of the stream.
-        now = max(self.state_.n_rows, n_seen + n_rows)
+        now = max(self.state_.n_rows - rows_since, n_seen + n_rows)
         truths = self.task_.joined_by(y, n_rows, type(self).__name__).truths[len(self.task_) :]
         position, ids = np.full(n_rows, now, dtype=np.int64), n_seen + np.arange(n_rows, dtype=np.int64)
         self.keep_labels(rows, truths, position=position, ids=ids)
@@ -642,15 +649,18 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         with self.lock():
             self._replace_state(replace(self.state_, labelled=None, alarm=None), with_new_labels=True)
 
-    def age_labels(self, n_rows_since: IntArray) -> None:
-        """Say how many rows of the stream have come after each of the last so many labels."""
+    def age_labels(self, since_made: Any, since_came: Any = 0, *, n_labels: int) -> None:
+        """Say how many rows came after each of the last so many labelled rows was predicted, and after its label."""
         with self.lock():
             labelled = self.state_.labelled
             if labelled is not None:
-                since, arrived = n_rows_since[-len(labelled) :], labelled.arrived.copy()
-                arrived[len(arrived) - len(since) :] = np.maximum(0, self.state_.n_rows - since)
-                aged = replace(self.state_, labelled=replace(labelled, arrived=arrived))
-                self._replace_state(aged, with_new_labels=True)
+                first = max(0, len(labelled) - n_labels)
+                made_at, came = labelled.made_at.copy(), labelled.came.copy()
+                for numbers, since in ((made_at, since_made), (came, since_came)):
+                    last = np.broadcast_to(since, n_labels)[n_labels - (len(labelled) - first) :]
+                    numbers[first:] = np.maximum(0, self.state_.n_rows - last)
+                aged = replace(labelled, made_at=np.minimum(made_at, came), came=came)
+                self._replace_state(replace(self.state_, labelled=aged), with_new_labels=True)
 
     def note(self, number: int, read: Read) -> None:
         """Note what was read of a round in the history, when other rounds have followed.

@@ -49,8 +49,8 @@ class LabelledRows:
         With what probabilities; of shape (n, 0) where numbers are predicted.
     chosen : array of shape (n,)
         Probability with which each row was chosen to be labelled; NaN if its label merely arrived.
-    arrived : array of shape (n,)
-        Rows of the stream when the label came.
+    made_at, came : array of shape (n,)
+        Rows of the stream when the row was predicted, and when its label came.
     rows : array of shape (n, n_columns)
         The rows as numbers, NaN where they are not known; without columns if rows are not numbers.
     """
@@ -59,7 +59,8 @@ class LabelledRows:
     predicted: NDArray[Any]
     probabilities: FloatArray
     chosen: FloatArray
-    arrived: IntArray
+    made_at: IntArray
+    came: IntArray
     rows: FloatArray
 
     def __len__(self) -> int:
@@ -79,6 +80,18 @@ class LabelledRows:
     def made(self) -> Predictions:
         """What was predicted of them."""
         return Predictions(self.predicted, self.probabilities if self.probabilities.shape[1] else None)
+
+    @property
+    def arrived(self) -> IntArray:
+        """How new each label is, in rows of the stream.
+
+        Of labels that came together, the newest row is as new as their coming, and the others are as much older as
+        they were predicted before it: labels of long ago tell little of now.
+        """
+        _, groups = np.unique(self.came, return_inverse=True)
+        newest = np.zeros(len(self), dtype=np.int64)
+        np.maximum.at(newest, groups, self.made_at)
+        return np.maximum(0, self.came - newest[groups] + self.made_at)
 
     def weights(self, n_rows: int, n_recent: int) -> FloatArray:
         """Return how much each label counts after so many rows of the stream; 0 for what says nothing of recent rows.
@@ -156,6 +169,7 @@ def read_labelled(
         np.zeros((n, 0)) if made.probabilities is None else made.probabilities,
         _read_probability(probability, n),
         np.full(n, n_rows, dtype=np.int64),
+        np.full(n, n_rows, dtype=np.int64),
         kept,
     )
 
@@ -206,14 +220,14 @@ def labelled_from_plain(plain: dict[str, Any] | None, task: Task) -> LabelledRow
     found = LabelledRows(**plain)
     n_classes = len(task.classes) if task.has_classes else 0
     kind = "i" if n_classes else "f"
-    flat = (found.y, found.predicted, found.chosen, found.arrived)
+    flat = (found.y, found.predicted, found.chosen, found.made_at, found.came)
     is_sound = (
         all(each.shape == (len(found.y),) for each in flat)
         and found.probabilities.shape == (len(found), n_classes)
         and found.rows.ndim == 2
         and len(found.rows) == len(found)
-        and (found.y.dtype.kind, found.predicted.dtype.kind, found.arrived.dtype.kind) == (kind, kind, "i")
-        and all(each.dtype.kind == "f" for each in (found.probabilities, found.chosen, found.rows))
+        and "".join(each.dtype.kind for each in flat) == f"{kind}{kind}fii"
+        and found.probabilities.dtype.kind == found.rows.dtype.kind == "f"
     )
     if not is_sound or not _has_sound_values(found, n_classes):
         raise ValueError("labelled rows are not as they were written")
@@ -222,7 +236,7 @@ def labelled_from_plain(plain: dict[str, Any] | None, task: Task) -> LabelledRow
 
 def _has_sound_values(found: LabelledRows, n_classes: int) -> bool:
     chosen, shares = found.chosen[~np.isnan(found.chosen)], found.probabilities
-    is_sound = ((chosen > 0.0) & (chosen <= 1.0)).all() and (found.arrived >= 0).all()
+    is_sound = ((chosen > 0.0) & (chosen <= 1.0)).all() and ((found.made_at >= 0) & (found.came >= found.made_at)).all()
     if not n_classes:
         return bool(is_sound and np.isfinite(found.y).all() and np.isfinite(found.predicted).all())
     inside = (

@@ -254,7 +254,7 @@ class Executor:
             if corrected.height:
                 model.recount_labels(store)
             elif new.height:
-                model.count_labels(new)
+                model.count_labels(new, store.position.last_id)
         self.n_labels += new.height
         unknown = Counter(labels.filter(~form.is_possible(labels)).to_list())
         n_learned = self._learn(new, corrected, may_learn=body.learn) if new.height or corrected.height else 0

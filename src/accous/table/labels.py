@@ -129,7 +129,7 @@ class LabelJob:
         if corrected.height:
             model.recount_labels(store)
         else:
-            model.count_labels(new)
+            model.count_labels(new, store.position.last_id)
         if self._options.measure_only:
             only_measure(model, store)
         learn_from_store(model, store)

@@ -892,7 +892,14 @@ class TableModel(TellsStatus, Lockable):
     # --- labels that come late ---------------------------------------------------------------------------------------
 
     def observe(
-        self, frame: Any, y: Any = None, *, predictions: Any = None, key: str | None = None, learn: bool = True
+        self,
+        frame: Any,
+        y: Any = None,
+        *,
+        predictions: Any = None,
+        key: str | None = None,
+        learn: bool = True,
+        rows_since: int = 0,
     ) -> Self:
         """Count labels that arrived late, then learn from them; read ``performance`` and ``learned_``.
 
@@ -918,6 +925,8 @@ class TableModel(TellsStatus, Lockable):
         learn : bool, default=True
             Whether to learn from the labels after they were measured. Rows that lack columns of the model are only
             measured.
+        rows_since : int, default=0
+            Rows of the stream that have come since these.
 
         Raises
         ------
@@ -933,9 +942,10 @@ class TableModel(TellsStatus, Lockable):
                 self.model.observe(self._usable(self.prepare(frame), rows).X[rows], values, learn=False)
             else:
                 rows = self._observe_predicted(table, labels, to_polars(predictions), key)
+            self.model.age_labels(rows_since, n_labels=len(rows))
             if learn and len(rows) and set(self.encoder.used_columns) <= set(table.columns):
                 spread, _ = spread_vectors(table[rows], self.settings.get("widths", {}))
-                self.learn(features_to_json(spread, self.encoder), labels[rows])
+                self.learn(features_to_json(spread, self.encoder), labels[rows], rows_since=rows_since)
         if CALLBACKS_NAME in vars(self):
             self._tell()
         return self
@@ -947,6 +957,7 @@ class TableModel(TellsStatus, Lockable):
         *,
         ids: IntArray | None = None,
         position: IntArray | None = None,
+        rows_since: int = 0,
         is_due: bool = False,
     ) -> None:
         """Learn from labelled rows, or keep them until there are enough.
@@ -959,13 +970,15 @@ class TableModel(TellsStatus, Lockable):
             As text.
         ids, position : array of shape (n_rows,), optional
             By which the labels are found again, and the rows of the stream until each row.
+        rows_since : int, default=0
+            Rows of the stream that have come since, where no position is given.
         is_due : bool, default=False
             Whether to learn from however few, because others were taken back.
         """
         with self.lock():
             learning = self.model.state_.learning
             n_seen = 0 if learning is None else learning.n_seen
-            now = max(self.model.state_.n_rows, n_seen + len(rows))
+            now = max(self.model.state_.n_rows - rows_since, n_seen + len(rows))
             ids = n_seen + np.arange(len(rows), dtype=np.int64) if ids is None else ids
             position = np.full(len(rows), now, dtype=np.int64) if position is None else position
             features = features_from_json(pl.Series(rows, dtype=pl.String), self.encoder)
@@ -1077,13 +1090,15 @@ class TableModel(TellsStatus, Lockable):
             losses = np.asarray(form.losses(self.model, truths, found), dtype=np.float64)
             self.history.add_labels(rounds.to_numpy().astype(np.float64), losses)
 
-    def count_labels(self, rows: pl.DataFrame, *, is_late: bool = True) -> None:
+    def count_labels(self, rows: pl.DataFrame, last_id: int, *, is_late: bool = True) -> None:
         """Measure with labels of predictions that a store remembers.
 
         Parameters
         ----------
         rows : polars.DataFrame
             As in `accous.table.store.Joined`.
+        last_id : int
+            Of the newest prediction.
         is_late : bool, default=True
             Whether the labels came after their rounds.
         """
@@ -1094,8 +1109,7 @@ class TableModel(TellsStatus, Lockable):
             given = (rows["given"], rows["predicted"], rows["round"])
             self._measure(X, *given, is_late=is_late, asked=asked, shares=self._shares(rows["scores"].to_list()))
             if is_late:
-                ids = rows["id"].to_numpy()
-                self.model.age_labels(rows_before(ids, ids.max()))
+                self.model.age_labels(rows_before(rows["id"].to_numpy(), last_id), n_labels=rows.height)
 
     def _shares(self, packed: list[bytes | None]) -> NDArray[np.float64] | None:
         """Return the probabilities of the time; None of numbers, and if other classes were known then."""
@@ -1115,8 +1129,8 @@ class TableModel(TellsStatus, Lockable):
             self.model.forget_labels()
             self.history.forget_labels()
             for (batch,), rows in labelled.group_by("label_batch", maintain_order=True):
-                self.count_labels(rows, is_late=batch != 0)
-            self.model.age_labels(store.position.rows_since(labelled))
+                self.count_labels(rows, store.position.last_id, is_late=batch != 0)
+            self.model.age_labels(*store.position.rows_since(labelled), n_labels=labelled.height)
 
     def _new_classes(self, values: NDArray[Any]) -> list[str]:
         """Return the names of new classes; raise a DataError for some while a run has no column for them."""

@@ -182,9 +182,9 @@ def ids_from(first: int, n_rows: int) -> IntArray:
     return first + ID_STEP * np.arange(n_rows, dtype=np.int64)
 
 
-def rows_before(ids: IntArray, newest: IntArray | int) -> IntArray:
+def rows_before(ids: IntArray, newest: int) -> IntArray:
     """Return how many rows were predicted after each one, until another."""
-    return np.asarray((newest - ids) // ID_STEP)
+    return np.maximum(0, newest - ids) // ID_STEP
 
 
 def looks_like_id(number: int) -> bool:
@@ -269,18 +269,15 @@ class StorePosition:
         """Return this without a file of labels and those after it."""
         return replace(self, n_batches=batch - 1, came=self.came[: batch - 1 - self.n_batches])
 
-    def rows_since(self, labelled: pl.DataFrame) -> IntArray:
-        """Return how old each label is, in rows of the stream.
+    def rows_since(self, labelled: pl.DataFrame) -> tuple[IntArray, IntArray]:
+        """Return how many rows came after each labelled row was predicted, and after its first label.
 
-        A file of labels is as old as its arrival; its rows are older the longer they were predicted before its last
-        one. Labels of batch 0 came with their rows.
+        Labels of batch 0 came with their rows.
         """
         batch, ids = labelled["first_batch"].to_numpy(), labelled["id"].to_numpy()
         came = np.array((0, *self.came), dtype=np.int64)
         place = np.clip(batch - (self.n_batches - len(self.came)), 0, len(self.came))
-        since = np.maximum(0, self.last_id - np.where(batch == 0, ids, came[place])) // ID_STEP
-        newest = labelled.select(pl.col("id").max().over("first_batch"))["id"].to_numpy()
-        return np.asarray(since + np.where(batch == 0, 0, rows_before(ids, newest)))
+        return rows_before(ids, self.last_id), rows_before(np.where(batch == 0, ids, came[place]), self.last_id)
 
 
 @dataclass(frozen=True)
@@ -552,7 +549,8 @@ class Store:
             return
         batch = self.position.n_batches + 1
         with self.changing():
-            before = dict(self._earlier(joined.corrected["id"].to_list()))
+            select = "SELECT id, earlier FROM predictions WHERE id = ?"
+            before = dict(self._one(select, number) for number in joined.corrected["id"])
             parts = changed.select("id", "given", "label", "label_batch").iter_rows()
             values = (
                 (given, batch, _pushed(before.get(number), label, label_batch), number)
@@ -560,9 +558,6 @@ class Store:
             )
             self._run_many(_SET_LABEL, values)
         self.position = self.position.with_batch()
-
-    def _earlier(self, ids: list[int]) -> list[tuple[int, str | None]]:
-        return [self._one("SELECT id, earlier FROM predictions WHERE id = ?", number) for number in ids]
 
     def labelled(self) -> pl.DataFrame:
         """Return all rows that have a label, in the order in which the labels came.
