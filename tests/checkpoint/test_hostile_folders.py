@@ -174,11 +174,12 @@ def served(model):
     return model, log
 
 
-@pytest.mark.parametrize("command", ["adapt", "labels", "predict"])
+@pytest.mark.parametrize("command", ["adapt", "ask", "labels", "predict"])
 def test_commands_wait_for_batches_that_the_model_does_not_contain(served, command, capsys):
     folder, _ = served
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name != LOCK_NAME}
-    said = _one_sentence([command, "model", "s.csv"], capsys)
+    asked = ["-n", "1", "-o", "asked.csv"] if command == "ask" else []
+    said = _one_sentence([command, "model", "s.csv", *asked], capsys)
     assert "accous serve has accepted 1 batch that the model in model does not contain yet: start accous serve" in said
     assert before == {path.name: path.read_bytes() for path in folder.iterdir() if path.name in before}
 

@@ -293,7 +293,7 @@ def read_log(content: bytes, _: Random) -> None:
         path = Path(name) / "batches.log"
         path.write_bytes(content)
         service_log.count_records(path)
-        service_log.open_log(path).log.close()
+        service_log.open_log(path)[0].close()
 
 
 def _forge_packed(value: Any, random: Random) -> bytes:

@@ -213,7 +213,7 @@ def test_a_panic_while_learning_is_an_answer(numbers, monkeypatch):
         raise pl.exceptions.PanicException("a panic is no Exception")
 
     monkeypatch.setattr(table_model, "run_round", panic)
-    assert executor.carry_out(1, record, parsed).status == 500
+    assert executor.carry_out(1, record, parsed).status_code == 500
 
 
 CSV = {"content-type": "text/csv"}
@@ -222,7 +222,8 @@ CSV = {"content-type": "text/csv"}
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        ("x0,x1,x2,x3,x0\n1,2,3,4,5\n", "has the column 'x0' twice"),
+        ("x0,x1,x2,x3,x0\n1,2,3,4,5\n", "has the column 'x0' twice."),
+        ("x0,x1,x2,x31,1,2,2", "with curl, --data-binary keeps"),
         ("x0,x1,x2,x3\n1,2,3\n", "Line 2 of the table has 3 fields, and the head has 4"),
         ('x0,x1,x2,x3\n1,2,3,"4,\n"\n1,2\n', "Line 4 of the table has 2 fields"),
         ("x0,x1,x2,x3\n1,2,3,4\n\n", "Line 3 of the table has 0 fields"),
@@ -249,7 +250,7 @@ def test_true_and_false_are_the_classes_of_that_name(forks, numbers, tmp_path, n
         labels = [{"id": one, "label": label} for one, label in zip(answer["ids"], truth, strict=True)]
         counted = server.post("/v1/labels", {"labels": labels}).json()
         assert (counted["counted"], counted["unknown_labels"]) == (40, {})
-        wait_for(lambda: server.client.get("/v1/state").json()["labelled_rows"] == 40, "reading of the labels")
+        wait_for(lambda: server.client.get("/v1/state").json()["n_labels"] == 40, "reading of the labels")
         state = server.client.get("/v1/state").json()
         assert (state["basis"], state["n_labels"], state["value"]) == ("labels", 40, pytest.approx(0.0, abs=0.02))
 
@@ -297,12 +298,15 @@ def test_a_deleted_file_of_idempotency_is_noticed(forks, numbers, tmp_path):
 def test_an_acknowledged_round_is_known_at_once(forks, numbers, tmp_path):
     with serving(forks, numbers.copy(tmp_path / "model")) as server:
         for number in range(1, 61):
-            assert server.step(numbers.rows[number : number + 1])["round"] == number
+            learned = server.step(numbers.rows[number : number + 1])
+            assert learned["round"] == number
             state = server.client.get("/v1/state").json()
             assert state["rounds"] == number
             assert state["as_of_round"] <= number
         view = server.client.get("/page/view").json()
         assert (view["rounds"], view["rows"]) == (60, 60)
+        server.post("/v1/labels", {"labels": [{"id": learned["ids"][0], "label": "yes"}]})
+        assert server.client.get("/v1/state").json()["labelled_rows"] == 1
         metrics = server.client.get("/metrics").text.splitlines()
         assert {"accous_rounds 60.0", "accous_rows 60.0"} <= set(metrics)
         for path in ("/v1/state", "/v1/history"):

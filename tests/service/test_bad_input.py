@@ -397,7 +397,7 @@ def test_json_is_told_what_is_allowed_as_csv_is(server, mixed):
 @pytest.mark.parametrize(
     ("path", "content", "fields"),
     [
-        ("/v1/predict", {"rows": [], "inlude": []}, "`inlude`; use rows, key, include, alpha."),
+        ("/v1/predict", {"rows": [], "inlude": []}, "`inlude`; use include, alpha, key, rows."),
         ("/v1/labels", {"labels": [], "x": 1}, "`x`; use labels, learn."),
         ("/v1/labels", {"labels": [{"labl": "yes"}]}, "use label, id, key, row."),
     ],

@@ -1,10 +1,19 @@
 """The description of the interface: its examples work, and whatever it allows gets an answer that it describes."""
 
+import ast
 import html
 import re
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
+import accous.service
+from accous.service.app import Service, make_app
+from accous.service.bodies import BatchReader, Limits
+from accous.service.interface import Gate, Tokens
+from accous.service.live import Metrics
+from accous.table.model import load_table_model
 from tests.service.servers import serving
 from tests.waiting import PATIENCE
 
@@ -112,7 +121,7 @@ def test_metrics_are_what_prometheus_reads(server, mixed):
     wanted = {
         *("accous_rounds", "accous_rows", "accous_state", "accous_effective_rows", "accous_alarm", "accous_labels"),
         *("accous_queue_depth", "accous_request_seconds", "accous_learn_seconds", "accous_log_sync_seconds"),
-        *("accous_requests", "accous_predicted_rows", "accous_outside_share", "accous_recent_labels"),
+        *("accous_requests", "accous_predicted_rows", "accous_outside_share"),
         *(f"accous_metric_{name}" for name in ("value", "low", "high", "at_fit")),
     }
     assert wanted <= families.keys()
@@ -166,3 +175,32 @@ def test_html_in_names_and_categories_stays_text(forks, tmp_path):
         assert wrong.headers["x-content-type-options"] == "nosniff"
         inner = re.findall(r"<script>(.*?)</script>", server.client.get("/report").text, flags=re.DOTALL)
         assert len(inner) == 1
+
+
+FRAMEWORK = ("uvicorn", "starlette", "h11", "uvloop")
+
+
+def test_server_and_framework_are_used_as_they_are():
+    """No class of ours derives from one of the server's, and nothing private of it or of the framework is touched."""
+    for path in Path(accous.service.__file__).parent.glob("*.py"):
+        tree = ast.parse(path.read_text())
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        found = {each.name: node.module for node in imports for each in node.names if node.module is not None}
+        theirs = {name: module for name, module in found.items() if module.split(".")[0] in FRAMEWORK}
+        assert not any(part.startswith("_") for pair in theirs.items() for part in ".".join(pair).split(".")), path
+        servers = {name for name, module in theirs.items() if not module.startswith("starlette")} | {"uvicorn"}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                assert not servers & {
+                    each.id for base in node.bases for each in ast.walk(base) if isinstance(each, ast.Name)
+                }
+            if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+                assert getattr(node.value, "id", "") in ("self", "fresh"), (path, node.lineno)  # fresh: a log of ours
+
+
+def test_every_address_is_answered_in_one_place(numbers):
+    reader = BatchReader(load_table_model(numbers.folder), Limits())
+    service = Service(name="m", reader=lambda: reader, limits=Limits(), gate=Gate(Tokens()), metrics=Metrics())
+    found = Counter((route.path, method) for route in make_app(service).routes for method in route.methods or ())
+    assert max(found.values()) == 1
+    assert ("/v1/step", "POST") in found

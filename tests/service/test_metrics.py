@@ -31,8 +31,9 @@ def test_state_alarm_and_metric_are_there_by_their_names():
     assert {name: found[f"accous_metric_{name}", "error", "labels"] for name in values} == values
     states = {state: found["accous_state", state] for state in ("healthy", "degraded", "uncertain")}
     assert states == {"healthy": 0.0, "degraded": 1.0, "uncertain": 0.0}
-    numbers = ("accous_alarm", "accous_recent_labels", "accous_outside_share")
-    assert [found[name,] for name in numbers] == [1.0, 60.0, 0.25]
+    numbers = ("accous_alarm", "accous_outside_share")
+    assert [found[name,] for name in numbers] == [1.0, 0.25]
+    assert not any(name.endswith("_created") for name, *_ in found)
 
 
 def test_what_is_not_known_is_not_exported_and_a_basis_does_not_outlive_its_reading():

@@ -1,10 +1,14 @@
 """A model that predicts numbers behind the same service: numbers, intervals and late labels."""
 
+import msgspec
 import numpy as np
 import polars as pl
 
 from accous.cli import main
-from accous.table.model import load_table_model
+from accous.service.bodies import BatchReader, Limits
+from accous.service.learner import Executor
+from accous.service.log import Idempotency, Record
+from accous.table.model import load_table_model, open_store
 from tests.service.servers import content_of, run_alone, serving
 from tests.waiting import wait_for
 
@@ -20,6 +24,13 @@ def test_numbers_have_intervals_and_late_labels(forks, tmp_path):
     rows, prices = table[200:].drop("price").to_dicts(), y[200:]
     alone = load_table_model(tmp_path / "fitted")
     expected = alone.predict(pl.DataFrame(rows[:20]))
+    executor = Executor(alone, BatchReader(alone, Limits()), Idempotency(), open_store(alone, tmp_path / "fitted"))
+    wanted = msgspec.json.encode({"rows": rows[:1], "include": ["sets"]})
+    for learns_first in (False, True):  # what is refused is not learned
+        record = Record("step", "application/json", wanted, learns_first=learns_first)
+        assert executor.carry_out(1, record, executor.parse(record)).status_code == 422
+        assert alone.model.n_rounds_ == 0
+    executor.close()
     _, content = run_alone(tmp_path / "fitted", tmp_path / "model", [])
     with serving(forks, tmp_path / "model") as server:
         answer = server.post("/v1/predict", {"rows": rows[:20]}).json()

@@ -41,9 +41,9 @@ def serve(options: ServeOptions) -> int:
         compile_all()  # before the first request, not in it
 
     def announce(owned: OwnedModel, addresses: list[str]) -> None:
-        if owned.n_cut:
+        if owned.log.n_cut:
             remarks.print(
-                f"Cut off {count(owned.n_cut, 'byte')} at the end of the log: the last batches were not complete."
+                f"Cut off {count(owned.log.n_cut, 'byte')} at the end of the log: the last batches were not complete."
             )
         if owned.n_replayed:
             remarks.print(f"Learned again from {count(owned.n_replayed, 'batch', 'batches')} of the log.")

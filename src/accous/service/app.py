@@ -21,28 +21,33 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from accous.service.bodies import (
-    CHOICES,
     CLOSE,
     ENCODINGS,
+    HEADERS,
+    JSON,
     Batch,
     BatchReader,
+    Choices,
     HttpError,
     Limits,
-    Result,
-    json_result,
     prediction_content,
     prediction_sets,
+    respond,
+    respond_json,
     too_large,
     unpack,
 )
-from accous.service.interface import HEADERS, Endpoint, Gate, Pages, not_found, respond, respond_json
+from accous.service.interface import Endpoint, Gate, Pages, not_found
 from accous.service.learner import Learner, Parsed
-from accous.service.live import Events, Metrics, Reading, ReadingTimer, read_event_id
+from accous.service.live import Events, Metrics, ReadingTimer, read_event_id
 from accous.service.log import Record
 from accous.service.protocols import Inference
 from accous.table.kinds import form_of
 from accous.table.model import RoundResult
 from accous.text import LOGGER
+
+T = TypeVar("T")
+
 
 # --- The parts of a service that its endpoints use: the model, and whoever learns, reads and counts
 
@@ -96,18 +101,11 @@ class Service:
     def __post_init__(self) -> None:
         self.bodies = Intake(self.limits)
 
-    def require_learner(self) -> Learner:
-        """Return who learns; refuse in a worker."""
-        if self.learner is None:
-            text = "This process only predicts: send batches and labels to the service's own port."
-            raise HttpError(404, "reads_only", text)
-        return self.learner
-
-    def latest(self) -> Reading:
-        """Return the last reading of the model; refuse in a worker."""
-        if self.readings is None:
-            raise HttpError(404, "reads_only", "This process only predicts: ask the service's own port.")
-        return self.readings.latest
+    def owned(self, part: T | None) -> T:
+        """Return the learner or the readings; refuse in a worker, which has none."""
+        if part is None:
+            raise HttpError(404, "reads_only", "This process only predicts: for this, use the service's own port.")
+        return part
 
     def require_ready(self) -> int:
         """Return the number of rounds; refuse while requests are not welcome."""
@@ -121,12 +119,14 @@ class Service:
         """Rounds that the model has learned from: every one that was acknowledged."""
         return int(self.reader().table_model.model.n_rounds_)
 
-    def up_to_date(self, content: dict[str, Any]) -> Result:
-        """Return a reading with the rounds and rows of now; all the rest is as of an earlier round, which it says."""
+    def up_to_date(self, content: dict[str, Any]) -> Response:
+        """Return a reading with the rounds, rows and labels of now; it says as of which round all the rest is."""
         found = content | {"rounds": self.n_rounds, "as_of_round": content["rounds"]}
-        if "rows" in content and self.learner is not None:
-            found["rows"] = self.learner.executor.n_rows
-        return json_result(found)
+        if self.learner is not None:
+            executor = self.learner.executor
+            now = {"rows": executor.n_rows, "labelled_rows": executor.n_labelled}
+            found |= {name: value for name, value in now.items() if name in content}
+        return respond_json(found)
 
     def predict(self, reader: BatchReader, batch: Batch, *, needs_ratio: bool, model: Any = None) -> RoundResult:
         """Predict rows, all from one round; of this copy of the model, if there is one."""
@@ -138,7 +138,7 @@ class Service:
         """Return the predictions of rows, ready for JSON."""
         # One copy for all parts: learning may go on between them.
         model = copy(reader.table_model.model)
-        result = self.predict(reader, batch, needs_ratio="ratio" in batch.include, model=model)
+        result = self.predict(reader, batch, needs_ratio="ratio" in batch.choices.include, model=model)
         origin = f"{self._origin}-{next(self._numbers)}"
         form = form_of(model.task_, getattr(model, "classes_", None))
         content = prediction_content(form, result, batch, origin=origin, salt=reader.salt)
@@ -148,7 +148,6 @@ class Service:
 # --- Bodies of requests: read within the limits, and what is large is unpacked and decoded aside, few at a time
 
 
-T = TypeVar("T")
 # Reading more than this takes longer than other requests should wait.
 _LARGE = 32 << 10
 # What is still read of a body that is refused, so that its sender gets to see why.
@@ -271,22 +270,22 @@ class Endpoints:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def predict(self, request: Request) -> Result:
+    async def predict(self, request: Request) -> Response:
         """Predict rows; nothing is learned."""
         content_type, options = request.headers.get("content-type", ""), _choices(request)
         return await self._service.bodies.read(request, partial(self._predict, content_type, options))
 
-    def _predict(self, content_type: str, options: dict[str, str], body: bytes) -> Result:
+    def _predict(self, content_type: str, options: dict[str, str], body: bytes) -> Response:
         reader = self._service.reader()
         batch = reader.read(body, content_type, options)
         if batch.keys is not None:
             text = "Predictions are not kept, so key cannot be used here: send labels by the ids of the answer."
             raise HttpError(422, "key_not_kept", text)
-        return json_result(self._service.predicted(reader, batch))
+        return respond_json(self._service.predicted(reader, batch))
 
-    async def learn(self, request: Request) -> Result:
+    async def learn(self, request: Request) -> Response:
         """Carry out a batch, labels or a question which rows to label; the address says which it is."""
-        service, learner = self._service, self._service.require_learner()
+        service, learner = self._service, self._service.owned(self._service.learner)
         learner.require_room()
         kind = request.scope["path"].rpartition("/")[2]
         content_type = request.headers.get("content-type", "")
@@ -301,24 +300,24 @@ class Endpoints:
             return record, learner.executor.parse(record)
 
         record, parsed = await service.bodies.read(request, read)
-        result = await learner.learn(record, parsed)
-        if result.status == 200 and isinstance(parsed, Batch):
+        response = await learner.learn(record, parsed)
+        if response.status_code == 200 and isinstance(parsed, Batch):
             service.metrics.learned_rows.inc(len(parsed.X))
-        return result
+        return response
 
     # --- looking ---
 
-    async def state(self, request: Request) -> Result:
+    async def state(self, request: Request) -> Response:
         """What ``accous status --json`` prints, and what is the service's own."""
         options_of(request)
-        return self._service.up_to_date(self._service.latest().state)
+        return self._service.up_to_date(self._service.owned(self._service.readings).latest.state)
 
-    async def history(self, request: Request) -> Result:
+    async def history(self, request: Request) -> Response:
         """The rounds so far, in a bounded number of points."""
         since = options_of(request, "since").get("since", "0")
         if not (since.isascii() and since.isdigit() and len(since) < 19):
             raise HttpError(422, "invalid", "since must be the number of a round, such as 0 or 1200.")
-        return self._service.up_to_date(self._service.latest().history(int(since)))
+        return self._service.up_to_date(self._service.owned(self._service.readings).latest.history(int(since)))
 
     async def events(self, request: Request) -> Response:
         """Server-sent events, until the reader leaves or the service stops."""
@@ -343,13 +342,13 @@ class Endpoints:
         service.metrics.streams.set(service.n_streams)
         return respond(service.metrics.exposition(), "text/plain; version=0.0.4; charset=utf-8")
 
-    async def healthz(self, _request: Request) -> Result:
+    async def healthz(self, _request: Request) -> Response:
         """Whether the process is alive."""
-        return json_result({"status": "alive"})
+        return respond_json({"status": "alive"})
 
-    async def readyz(self, _request: Request) -> Result:
+    async def readyz(self, _request: Request) -> Response:
         """Whether requests are welcome."""
-        return json_result({"status": "ready", "rounds": self._service.require_ready()})
+        return respond_json({"status": "ready", "rounds": self._service.require_ready()})
 
 
 class _EventStream(StreamingResponse):
@@ -371,10 +370,9 @@ def _choices(request: Request) -> dict[str, str]:
     """Return what the address says about the response; a body of JSON has a place of its own for it."""
     if not request.scope["query_string"]:
         return {}
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":
-        otherwise = f"with JSON, put {', '.join(CHOICES[:-1])} and {CHOICES[-1]} beside the rows"
-        return options_of(request, otherwise=otherwise)
-    return options_of(request, *CHOICES)
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() == JSON:
+        return options_of(request, otherwise="with JSON, put include, alpha and key beside the rows")
+    return options_of(request, *Choices.__struct_fields__)
 
 
 def _digest(body: bytes, kind: str, content_type: str, options: dict[str, str]) -> bytes:
@@ -442,25 +440,24 @@ class _Guarded:
 
     def __init__(self, service: Service, endpoint: Endpoint) -> None:
         self._service, self._endpoint = service, endpoint
-        self._seconds: Any = None
-        self._counters: dict[int, Any] = {}
 
     async def answer(self, request: Request) -> Response:
         """Answer one request."""
         began = time.perf_counter()
         try:
             self._require(request)
-            result = await self._endpoint.answer(request)
-            response = respond_json(result) if isinstance(result, Result) else result
+            response = await self._endpoint.answer(request)
         except HttpError as error:
-            response = respond_json(error.result(request.scope["path"]))
+            response = error.response(request.scope["path"])
         except ClientDisconnect:
             response = Response(status_code=400)  # nobody is there to see it
         except Exception:
             LOGGER.exception("%s %s failed", request.method, request.scope["path"])
             failed = HttpError(500, "failed", "The service made a mistake; its log says which.")
-            response = respond_json(failed.result(request.scope["path"]))
-        self._count(response.status_code, time.perf_counter() - began)
+            response = failed.response(request.scope["path"])
+        metrics, path = self._service.metrics, self._endpoint.path
+        metrics.request_seconds.labels(path).observe(time.perf_counter() - began)
+        metrics.requests.labels(path, response.status_code).inc()
         return response
 
     async def answer_exception(self, request: Request, error: Exception) -> Response:
@@ -481,17 +478,8 @@ class _Guarded:
         elif access != "open":
             service.gate.require(request, access)
 
-    def _count(self, status: int, seconds: float) -> None:
-        if self._seconds is None:
-            self._seconds = self._service.metrics.request_seconds.labels(self._endpoint.path)
-        self._seconds.observe(seconds)
-        counter = self._counters.get(status)
-        if counter is None:
-            counter = self._counters[status] = self._service.metrics.requests.labels(self._endpoint.path, str(status))
-        counter.inc()
 
-
-async def _nowhere(request: Request) -> Result:
+async def _nowhere(request: Request) -> Response:
     """Say what is wrong with an address that is none, or a method that it does not take."""
     error: HTTPException = request.state.exception
     if error.status_code != 405:

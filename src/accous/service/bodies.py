@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from starlette.responses import Response
 
 from accous.exceptions import AccousError, DataError
 from accous.table.columns import ColumnEncoder, Features, Marks, NumberColumn, PlainRowEncoder, frame_of_rows
@@ -27,7 +28,7 @@ from accous.table.readers import spread_vectors
 from accous.table.rows import features_to_json
 from accous.text import count
 
-# --- What is wrong with a request, and what an endpoint of the learner returns
+# --- Responses, and what is wrong with a request
 
 
 class HttpError(Exception):
@@ -52,27 +53,30 @@ class HttpError(Exception):
         self.status, self.code, self.message = status, code, message
         self.headers, self.details = headers or {}, details
 
-    def result(self, path: str = "") -> Result:
+    def response(self, path: str = "") -> Response:
         """Return the error as JSON, in the shape of an address: below /v2 that of the Open Inference Protocol."""
         is_protocol = path == "/v2" or path.startswith("/v2/")
         error = self.message if is_protocol else {"code": self.code, "message": self.message, **self.details}
-        return Result(msgspec.json.encode({"error": error}), self.status, self.headers)
+        return respond(msgspec.json.encode({"error": error}), status=self.status, headers=self.headers)
 
 
-class Result(NamedTuple):
-    """A response in JSON: its body, status and headers of its own."""
-
-    body: bytes
-    status: int = 200
-    headers: dict[str, str] | None = None
-
-
-def json_result(content: Any) -> Result:
-    """Return plain values as a response."""
-    return Result(msgspec.json.encode(content))
-
-
+JSON = "application/json"
+# Every response has headers that browsers obey.
+HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 CLOSE = {"connection": "close"}
+
+
+def respond(
+    body: bytes, media_type: str = JSON, *, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    """Return a response; its own headers replace those that every response has."""
+    # Not as a media type, to which Starlette would add a charset.
+    return Response(body, status, HEADERS | {"content-type": media_type} | (headers or {}))
+
+
+def respond_json(content: Any) -> Response:
+    """Return plain values as a response."""
+    return respond(msgspec.json.encode(content))
 
 
 # --- The limits of a service: what one request may cost, and when to save
@@ -265,38 +269,39 @@ def _messages(body: bytes) -> Iterator[_Table]:
 Value = None | bool | int | float | str | list[float]
 Include = Literal["ids", "probabilities", "ratio", "sets"]
 ARROW = "application/vnd.apache.arrow.stream"
-CONTENT_TYPES = ("application/json", "text/csv", ARROW)
-CHOICES = ("include", "alpha", "key")
+CONTENT_TYPES = (JSON, "text/csv", ARROW)
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, from 1970-01-01
-_INCLUDED: tuple[Include, ...] = ("ids",)
-_WORDS = ("ids", "probabilities", "ratio", "sets")
 _ALL_LABELS = 100_000
 # What msgspec says.
 _WRONG_WORD, _WRONG_FIELD = (
     re.compile(r"Invalid enum value '(.*)' - at `\$\.include", re.DOTALL),
     "Object contains unknown field",
 )
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 
 
-class RowsBody(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """Rows in JSON, and what to answer.
+class Choices(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """What to answer.
 
     Attributes
     ----------
-    rows : list of dict
-    key : str, optional
-        A column that names the rows; labels may come by it later.
-    include : list
+    include : tuple of str
         What the answer has besides the predictions.
     alpha : float
         Share of rows whose true class may be missing from the prediction set.
+    key : str, optional
+        A column that names the rows; labels may come by it later.
     """
 
-    rows: list[dict[str, Value]]
+    include: tuple[Include, ...] = ("ids",)
+    alpha: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.1
     key: str | None = None
-    include: tuple[Include, ...] = _INCLUDED
-    alpha: float = 0.1
+
+
+class RowsBody(Choices, kw_only=True):
+    """Rows in JSON, and what to answer."""
+
+    rows: list[dict[str, Value]]
 
 
 class Label(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -335,43 +340,48 @@ def decode_json(body: bytes, kind: type[T], limits: Limits) -> T:
         found: T = decoder.decode(body)
         return found
     except msgspec.ValidationError as error:
-        raise HttpError(422, "invalid", _wrong_form(str(error), kind)) from None
+        raise _wrong_form(str(error), kind) from None
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise HttpError(400, "malformed_json", f"The body is not valid JSON: {reason}.") from None
 
 
-def _wrong_form(error: str, kind: type) -> str:
-    """Say what is wrong with a body, and what is allowed where msgspec does not."""
-    if kind is RowsBody and (unknown := _WRONG_WORD.match(error)):
-        return _wrong_word(unknown[1])
-    inner = Label if kind is LabelsBody else None
-    where = inner if " - at " in error else kind
-    fields = getattr(where, "__struct_fields__", ()) if error.startswith(_WRONG_FIELD) else ()
-    allowed = f"; use {', '.join(fields)}" if fields else ""
-    return f"The request does not have the right form: {error}{allowed}."
+def choices_of(options: dict[str, str]) -> Choices:
+    """Return what the address of a request says, whose body has no place for it."""
+    include = list(filter(None, options.get("include", "ids").split(",")))
+    try:
+        found = msgspec.convert({"include": include, "alpha": options.get("alpha", 0.1)}, Choices, strict=False)
+    except msgspec.ValidationError as error:
+        raise _wrong_form(str(error), Choices) from None
+    found.key = options.get("key")
+    return found
 
 
-def _wrong_word(word: str) -> str:
-    return f"include has {word[:40]!r}: use words of {', '.join(_WORDS)}."
+def _wrong_form(error: str, kind: type[msgspec.Struct]) -> HttpError:
+    """Return what is wrong with a request, and what is allowed where msgspec does not say it."""
+    text = f"The request does not have the right form: {error}"
+    if issubclass(kind, Choices) and (unknown := _WRONG_WORD.match(error)):
+        text = f"include has {unknown[1][:40]!r}: use words of {', '.join(get_args(Include))}"
+    where = kind if " - at " not in error else Label if kind is LabelsBody else None
+    if error.startswith(_WRONG_FIELD) and where is not None:
+        text += f"; use {', '.join(where.__struct_fields__)}"
+    return HttpError(422, "invalid", f"{text}.")
 
 
-def media_type(content_type: str) -> str:
+def require_media_type(content_type: str, known: Sequence[str] = CONTENT_TYPES) -> str:
     """Return the kind of a body without its parameters; refuse one that is not known."""
-    if content_type in CONTENT_TYPES:
-        return content_type
     kind = content_type.partition(";")[0].strip().lower()
-    if kind not in CONTENT_TYPES:
-        known = ", ".join(CONTENT_TYPES)
+    if kind not in known:
         what = f"is {kind[:80]!r}" if kind else "is missing"
-        raise HttpError(415, "unsupported_content_type", f"The header Content-Type {what}: use one of {known}.")
+        text = f"The header Content-Type {what}: use {' or '.join(known)}."
+        raise HttpError(415, "unsupported_content_type", text)
     return kind
 
 
 def decode_rows(body: bytes, content_type: str, limits: Limits) -> RowsBody | pl.DataFrame:
     """Return the rows of a request: as plain values from JSON, as a frame from CSV or Arrow."""
-    kind = media_type(content_type)
-    if kind == "application/json":
+    kind = require_media_type(content_type)
+    if kind == JSON:
         decoded = decode_json(body, RowsBody, limits)
         require_table(decoded.rows, limits)
         return decoded
@@ -393,19 +403,6 @@ def require_table(rows: Sequence[Sized], limits: Limits) -> None:
     require_columns(max(map(len, rows), default=0), limits)
 
 
-def choices_of(options: dict[str, str]) -> tuple[str | None, tuple[str, ...], float]:
-    """Return key, parts of the answer and alpha from the address of a request whose body has no place for them."""
-    include = tuple(filter(None, options.get("include", "ids").split(",")))
-    unknown = next((word for word in include if word not in _WORDS), None)
-    if unknown is not None:
-        raise HttpError(422, "invalid", _wrong_word(unknown))
-    try:
-        alpha = float(options.get("alpha", "0.1"))
-    except ValueError:
-        raise HttpError(422, "invalid", "alpha must be a number above 0 and below 1.") from None
-    return options.get("key"), include, alpha
-
-
 def _parse(reader: Callable[[io.BytesIO], pl.DataFrame], body: bytes, code: str, form: str) -> pl.DataFrame:
     try:
         return reader(io.BytesIO(body))
@@ -422,7 +419,8 @@ def require_csv(body: bytes, limits: Limits) -> None:
         require_columns(len(head), limits)
         twice = next((name for name, number in Counter(head).items() if number > 1), None)
         if twice is not None:
-            raise HttpError(422, "wrong_columns", f"The table has the column {twice[:80]!r} twice.")
+            lost = "" if b"\n" in body else " It is one line: with curl, --data-binary keeps the ends of lines."
+            raise HttpError(422, "wrong_columns", f"The table has the column {twice[:80]!r} twice.{lost}")
         for number, fields in enumerate(lines, start=1):
             require_rows(number, limits)
             if len(fields) != len(head) and (fields or len(head) > 1):
@@ -460,6 +458,7 @@ def _reason(error: BaseException) -> str:
 
 
 _UNREADABLE = "The columns of the request cannot be read: check their types."
+_PLAIN = Choices(include=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,8 +476,7 @@ class Batch:
     times : array of shape (n_rows,), optional
     keys : list of str, optional
         What the client calls the rows.
-    include : tuple of str
-    alpha : float
+    choices : Choices
     """
 
     rows: Sequence[dict[str, Any]] | pl.DataFrame
@@ -487,8 +485,7 @@ class Batch:
     marks: Marks
     times: NDArray[np.float64] | None
     keys: list[str] | None
-    include: tuple[str, ...]
-    alpha: float
+    choices: Choices
 
 
 class BatchReader:
@@ -525,45 +522,39 @@ class BatchReader:
         """Return the rows of a request; refuse those that the model cannot use."""
         decoded = decode_rows(body, content_type, self._limits)
         if isinstance(decoded, RowsBody):
-            return self.read_rows(decoded.rows, decoded.key, decoded.include, decoded.alpha)
-        choices = choices_of(options)
+            return self.read_rows(decoded.rows, decoded)
         try:
-            return self.read_frame(decoded, *choices)
+            return self.read_frame(decoded, choices_of(options))
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OverflowError):
             raise HttpError(422, "wrong_columns", _UNREADABLE) from None
 
-    def read_rows(
-        self, rows: Sequence[dict[str, Any]], key: str | None = None, include: tuple[str, ...] = (), alpha: float = 0.1
-    ) -> Batch:
+    def read_rows(self, rows: Sequence[dict[str, Any]], choices: Choices = _PLAIN) -> Batch:
         """Return rows of plain values, encoded."""
-        _require_alpha(alpha)
-        keys, encoder = None if key is None else _keys([row.get(key) for row in rows], key), self.table_model.encoder
+        key = choices.key
+        keys = None if key is None else _keys([row.get(key) for row in rows], key)
         features = self._plain.encode(rows) if self._time is None else None
         if features is not None:
-            return Batch(rows, encoder, features.X, features.marks, None, keys, include, alpha)
-        return self._batch(self._frame_of(rows), len(rows), keys, include, alpha)
+            return Batch(rows, self.table_model.encoder, features.X, features.marks, None, keys, choices)
+        return self._batch(self._frame_of(rows), len(rows), keys, choices)
 
-    def read_frame(
-        self, frame: pl.DataFrame, key: str | None = None, include: tuple[str, ...] = (), alpha: float = 0.1
-    ) -> Batch:
+    def read_frame(self, frame: pl.DataFrame, choices: Choices) -> Batch:
         """Return the rows of a frame, encoded."""
-        _require_alpha(alpha)
-        keys = None
+        keys, key = None, choices.key
         if not frame.height:
             self._require_columns(frame)
         if key is not None:
             is_there = key in frame.columns and not frame[key].dtype.is_nested()
             keys = _keys(frame[key].to_list() if is_there else [None] * max(1, frame.height), key)
-        return self._batch(frame, frame.height, keys, include, alpha)
+        return self._batch(frame, frame.height, keys, choices)
 
     def read_ask(self, body: bytes, content_type: str) -> AskBody:
         """Return how many rows to label."""
-        _require_json(content_type)
+        require_media_type(content_type, (JSON,))
         return decode_json(body, AskBody, self._limits)
 
     def read_labels(self, body: bytes, content_type: str) -> LabelsBody:
         """Return late labels, each place once; refuse those that contradict each other or cannot be used."""
-        _require_json(content_type)
+        require_media_type(content_type, (JSON,))
         asked = decode_json(body, LabelsBody, self._limits)
         labels = asked.labels
         if not labels:
@@ -599,17 +590,15 @@ class BatchReader:
         else:
             raise HttpError(422, "invalid", f"The row of label {number} (counted from 0) has no column of the model.")
 
-    def _batch(
-        self, frame: pl.DataFrame, n_rows: int, keys: list[str] | None, include: tuple[str, ...], alpha: float
-    ) -> Batch:
+    def _batch(self, frame: pl.DataFrame, n_rows: int, keys: list[str] | None, choices: Choices) -> Batch:
         encoder = self.table_model.encoder
         if not n_rows:
             empty = np.empty((0, len(encoder.feature_names)))
             marks = Marks(np.empty((0, len(encoder.marks)), dtype=np.uint8), pl.DataFrame())
-            return Batch((), encoder, empty, marks, None, keys, include, alpha)
+            return Batch((), encoder, empty, marks, None, keys, choices)
         features = self._usable(self._prepared(frame))
         times = None if self._time is None else self._time.seconds(frame)
-        return Batch(frame, encoder, features.X, features.marks, times, keys, include, alpha)
+        return Batch(frame, encoder, features.X, features.marks, times, keys, choices)
 
     def _require_columns(self, frame: pl.DataFrame) -> None:
         try:
@@ -638,12 +627,6 @@ class BatchReader:
                 column=bad.column,
             )
         return features
-
-
-def _require_json(content_type: str) -> None:
-    if content_type.partition(";")[0].strip().lower() != "application/json":
-        text = "This address takes JSON only: set Content-Type: application/json."
-        raise HttpError(415, "unsupported_content_type", text)
 
 
 def key_text(value: Any) -> str:
@@ -678,11 +661,6 @@ def _keys(values: list[Any], key: str) -> list[str]:
                 422, "no_key", f"Row {row} (counted from 0) has no value in the key column {key!r}.", row=row
             )
     return [key_text(value) for value in values]
-
-
-def _require_alpha(alpha: float) -> None:
-    if not 0.0 < alpha < 1.0:
-        raise HttpError(422, "invalid", f"alpha must be above 0 and below 1, got {alpha:g}.")
 
 
 # --- The ids that predictions carry: a label that arrives late brings back what was predicted, and when
@@ -783,15 +761,15 @@ def prediction_content(form: LabelForm, result: RoundResult, batch: Batch, *, or
     """
     predictions = plain_predictions(form, result)
     content: dict[str, Any] = {"round": result.number, "predictions": predictions}
-    if "ids" in batch.include:
+    if "ids" in batch.choices.include:
         content["ids"] = [make_id(origin, row, result.number, each, salt) for row, each in enumerate(predictions)]
-    if "probabilities" in batch.include and isinstance(form, ClassForm):
+    if "probabilities" in batch.choices.include and isinstance(form, ClassForm):
         shares = np.round(form.probabilities(result.scores), _DECIMALS) if predictions else np.empty((0, 0))
         content["classes"], content["probabilities"] = form.names, shares.tolist()
     if predictions and isinstance(form, NumberForm):
         shown = form.shown(result.scores)
         content["intervals"] = [list(ends) for ends in zip(shown["low"], shown["high"], strict=True)]
-    if "ratio" in batch.include:
+    if "ratio" in batch.choices.include:
         content["ratio"] = np.round(result.ratios, _DECIMALS).tolist()
     return content
 
@@ -805,12 +783,12 @@ def prediction_sets(model: Any, batch: Batch) -> dict[str, list[list[Any]]]:
         One that stays in its round meanwhile.
     batch : Batch
     """
-    if "sets" not in batch.include:
+    if "sets" not in batch.choices.include:
         return {}
     if not isinstance(form_of(model.task_), ClassForm):
         raise HttpError(422, "no_sets", "The model predicts numbers, which have no prediction sets.")
     try:
-        found = model.predict_set(batch.X, alpha=batch.alpha)
+        found = model.predict_set(batch.X, alpha=batch.choices.alpha)
     except AccousError as error:
         raise HttpError(422, "no_sets", str(error)) from None
     classes = model.classes_.tolist()

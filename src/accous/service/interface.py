@@ -27,14 +27,15 @@ from accous.report.page import page_asset
 from accous.service.bodies import (
     ARROW,
     CLOSE,
+    HEADERS,
     AskBody,
     HttpError,
     LabelsBody,
-    Result,
     RowsBody,
     Value,
-    json_result,
     make_id,
+    respond,
+    respond_json,
 )
 from accous.service.protocols import InferBody, Invocation
 from accous.table.columns import CategoryColumn, DateColumn, NumberColumn
@@ -66,7 +67,7 @@ class Endpoint:
 
     method: str
     path: str
-    answer: Callable[[Request], Awaitable[Result | Response]]
+    answer: Callable[[Request], Awaitable[Response]]
     summary: str = ""
     access: Literal["open", "look", "read", "write"] = "open"
     takes: str = ""
@@ -435,25 +436,9 @@ def _command(address: str, operation: Schema, *, needs_token: bool) -> str:
     return command
 
 
-# --- Responses: every one has headers that browsers obey
-
-
-HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 # Not "no-referrer": browsers would hide where the login form is from, and it would be refused.
 _OF_PAGES = HEADERS | {"referrer-policy": "same-origin"}
 _HTML = "text/html; charset=utf-8"
-
-
-def respond(body: bytes, media_type: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Return a response; its own headers replace those that every response has."""
-    # Not as a media type, to which Starlette would add a charset.
-    all_headers = HEADERS | {"content-type": media_type} | (headers or {})
-    return Response(body, status, all_headers)
-
-
-def respond_json(result: Result) -> Response:
-    """Return a result as a response."""
-    return respond(result.body, "application/json", result.status, result.headers)
 
 
 # --- The pages for people: live, login, report and interface; made from assets that are read once
@@ -514,15 +499,15 @@ class Pages:
 
     async def live(self, request: Request) -> Response:
         """Return the live page, or the one that asks for a token."""
-        self._service.latest()
+        self._service.owned(self._service.readings)
         gate = self._service.gate
         if gate.tokens.is_open or gate.has_cookie(request):
             return self._page("live.html", logout="" if gate.tokens.is_open else _LOGOUT)
         return self._page("login.html", wrong="")
 
-    async def view(self, _request: Request) -> Result:
+    async def view(self, _request: Request) -> Response:
         """Return what the live page shows."""
-        return self._service.up_to_date(self._service.latest().view)
+        return self._service.up_to_date(self._service.owned(self._service.readings).latest.view)
 
     async def login(self, request: Request) -> Response:
         """Give a cookie for a token."""
@@ -550,12 +535,12 @@ class Pages:
 
     async def report(self, _request: Request) -> Response:
         """Return the report of the last reading."""
-        page = await asyncio.to_thread(self._service.latest().report)
+        page = await asyncio.to_thread(self._service.owned(self._service.readings).latest.report)
         return _respond_page(page, _policy_of(page))
 
-    async def openapi(self, _request: Request) -> Result:
+    async def openapi(self, _request: Request) -> Response:
         """Return the description of the interface."""
-        return json_result(interface_of(self._service, self._described))
+        return respond_json(interface_of(self._service, self._described))
 
     async def interface(self, request: Request) -> Response:
         """Return the description as a page."""
@@ -571,7 +556,7 @@ class Pages:
 
 
 def _respond_page(page: str, policy: str, status: int = 200) -> Response:
-    return respond(page.encode(), _HTML, status, _OF_PAGES | {"content-security-policy": policy})
+    return respond(page.encode(), _HTML, status=status, headers=_OF_PAGES | {"content-security-policy": policy})
 
 
 def _asset(name: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from starlette.responses import Response
 
 from accous.checkpoint.files import sync_folder
 from accous.exceptions import AccousError, CheckpointError, DataError
@@ -31,22 +32,21 @@ from accous.service.bodies import (
     LabelsBody,
     Limits,
     MadePrediction,
-    Result,
     id_of_line,
-    json_result,
     key_text,
     label_text,
     line_of,
     prediction_content,
     prediction_sets,
     read_id,
+    respond,
+    respond_json,
 )
 from accous.service.live import Metrics
 from accous.service.log import (
     BatchLog,
     Idempotency,
     LogError,
-    Opened,
     Record,
     StoredResponse,
     load_idempotency,
@@ -104,6 +104,12 @@ class Executor:
         self._unstored: list[Predicted] = []
         self.n_unstored = self._n_since_prune = 0
 
+    @property
+    def n_labelled(self) -> int:
+        """Rows whose labels measure the model."""
+        labels = self._table_model.model.state_.labelled
+        return 0 if labels is None else len(labels)
+
     def parse(self, record: Record) -> Parsed:
         """Return what a record wants; refuse what cannot be carried out."""
         if record.kind == "labels":
@@ -115,7 +121,7 @@ class Executor:
             raise HttpError(422, "no_rows", "There is no row in the request, so there is nothing to learn from.")
         return batch
 
-    def carry_out(self, number: int, record: Record, parsed: Parsed) -> Result:
+    def carry_out(self, number: int, record: Record, parsed: Parsed) -> Response:
         """Learn from a record; return the response, and keep it if the client may ask again.
 
         Parameters
@@ -132,40 +138,44 @@ class Executor:
             else:
                 result = self._ask(parsed.n) if isinstance(parsed, AskBody) else self._count(parsed)
         except HttpError as error:
-            result = error.result()
+            result = error.response()
         except AccousError as error:
-            result = HttpError(422, "not_learned", f"The batch cannot be learned from: {error}").result()
+            result = HttpError(422, "not_learned", f"The batch cannot be learned from: {error}").response()
         except (Exception, pl.exceptions.PanicException):
             # A panic of polars is no Exception. The model keeps its state; replayed, the result is the same.
             LOGGER.exception("Record %d of the log could not be learned from", number)
             text = "The batch could not be learned from; the model is unchanged."
-            result = HttpError(500, "not_learned", text).result()
+            result = HttpError(500, "not_learned", text).response()
         if record.key is not None:
-            self._idempotency.keep_response(record.key, StoredResponse(record.digest, result.status, result.body))
+            self._idempotency.keep_response(
+                record.key, StoredResponse(record.digest, result.status_code, bytes(result.body))
+            )
         return result
 
-    def _run_record(self, number: int, record: Record, batch: Batch) -> Result:
+    def _run_record(self, number: int, record: Record, batch: Batch) -> Response:
         table_model = self._table_model
         if batch.encoder is not table_model.encoder:
             # It waited while new categories were learned, which it would not do when the log is replayed.
             batch = self.reader.read(record.body, record.content_type, record.options)
-        # Like the predictions, from before the round unless it learns first.
-        before = None if record.learns_first else prediction_sets(table_model.model, batch)
+        # If there are none, nothing is learned either.
+        sets = prediction_sets(table_model.model, batch)
         result = table_model.run_round(
             batch.X,
             batch.marks,
             learns_first=record.learns_first,
             times=batch.times,
-            needs_ratio=record.kind == "step" and "ratio" in batch.include,
+            needs_ratio=record.kind == "step" and "ratio" in batch.choices.include,
         )
         self.n_rows += len(batch.X)
-        if batch.keys is not None or (record.kind == "step" and "ids" in batch.include):
+        if batch.keys is not None or (record.kind == "step" and "ids" in batch.choices.include):
             self._unstored.append(Predicted(number, batch, result.number, result.scores))
             self.n_unstored += len(batch.X)
         if record.kind == "adapt":
-            return json_result({"round": result.number, "rows": len(batch.X)})
+            return respond_json({"round": result.number, "rows": len(batch.X)})
+        if record.learns_first:
+            sets = prediction_sets(table_model.model, batch)
         content = prediction_content(table_model.form, result, batch, origin=f"s{number}", salt=self.reader.salt)
-        return json_result(content | (prediction_sets(table_model.model, batch) if before is None else before))
+        return respond_json(content | sets)
 
     # --- what the folder remembers ---
 
@@ -216,7 +226,7 @@ class Executor:
 
     # --- which rows to label ---
 
-    def _ask(self, n_wanted: int) -> Result:
+    def _ask(self, n_wanted: int) -> Response:
         """Choose among the rows since the last time, each with the same probability."""
         self.store_predictions()
         store, model = self._store, self._table_model
@@ -231,7 +241,7 @@ class Executor:
                 store.position = replace(store.position, asked_id=last)
         model.stored = store.position
         salt, names = self.reader.salt, chosen.select("line", "round", "predicted").iter_rows()
-        return json_result(
+        return respond_json(
             {
                 "round": int(model.model.n_rounds_),
                 "rows": rows.height,
@@ -243,7 +253,7 @@ class Executor:
 
     # --- late labels ---
 
-    def _count(self, body: LabelsBody) -> Result:
+    def _count(self, body: LabelsBody) -> Response:
         self.store_predictions()
         model, store, form = self._table_model, self._store, self._table_model.form
         given = [(each, label_text(each.label, form)) for each in body.labels]
@@ -259,7 +269,7 @@ class Executor:
         unknown = Counter(labels.filter(~form.is_possible(labels)).to_list())
         n_learned = self._learn(new, corrected, may_learn=body.learn) if new.height or corrected.height else 0
         model.stored = store.position
-        return json_result(
+        return respond_json(
             {
                 "round": int(model.model.n_rounds_),
                 "labels": len(given),
@@ -269,7 +279,7 @@ class Executor:
                 "without_label": sum(text is None for _, text in given),
                 "unmatched": len(joined.unknown),
                 "learned": n_learned,
-                "labelled_rows": self._n_labelled(),
+                "labelled_rows": self.n_labelled,
                 # A new class, or misspelt. A label that matches no prediction is counted nowhere, so it is not here.
                 "unknown_labels": dict(unknown.most_common(_MOST_UNKNOWN)),
             }
@@ -336,10 +346,6 @@ class Executor:
         start, ids = first_id(model.settings, model.label), rows["id"].to_numpy()
         model.learn(rows["features"].to_list(), rows["given"], ids=ids, position=(ids - start) // ID_STEP)
 
-    def _n_labelled(self) -> int:
-        labels = self._table_model.model.state_.labelled
-        return 0 if labels is None else len(labels)
-
 
 def _place(label: Label) -> str:
     return label.id if label.id is not None else key_text(label.key)
@@ -358,10 +364,10 @@ class Pending(NamedTuple):
 
     record: Record
     parsed: Parsed
-    future: asyncio.Future[Result]
+    future: asyncio.Future[Response]
 
 
-def _resolve(results: list[tuple[Pending, Result | HttpError]]) -> None:
+def _resolve(results: list[tuple[Pending, Response | HttpError]]) -> None:
     """Set results; called in the event loop. Requests may have been given up."""
     for pending, result in results:
         if pending.future.done():
@@ -458,7 +464,7 @@ class Learner:
             text = "Too many batches are waiting for the learner: try again in a second."
             raise HttpError(429, "queue_full", text, headers={"retry-after": "1"})
 
-    async def learn(self, record: Record, parsed: Parsed) -> Result:
+    async def learn(self, record: Record, parsed: Parsed) -> Response:
         """Queue a batch; return its result when it is durable and learned, or the first result of the same request.
 
         Raises
@@ -468,21 +474,21 @@ class Learner:
         """
         with self._lock:
             known = None if record.key is None else self._find_known(record.key, record.digest)
-            if isinstance(known, Result):
+            if isinstance(known, Response):
                 return known
             if known is None:
                 pending = Pending(record, parsed, asyncio.get_running_loop().create_future())
                 self._put(pending)
         return await (pending.future if known is None else asyncio.shield(known.future))
 
-    def _find_known(self, key: str, digest: bytes) -> Result | Pending | None:
+    def _find_known(self, key: str, digest: bytes) -> Response | Pending | None:
         stored, pending = self._idempotency.response(key), self._in_flight.get(key)
         other = stored.digest if stored is not None else pending.record.digest if pending is not None else digest
         if other != digest:
             raise HttpError(
                 422, "key_reused", "This Idempotency-Key belongs to another request: use a new key for a new batch."
             )
-        return pending if stored is None else Result(stored.body, stored.status, _REPLAYED)
+        return pending if stored is None else respond(stored.body, status=stored.status, headers=_REPLAYED)
 
     def _put(self, pending: Pending) -> None:
         if not self.is_alive:
@@ -540,7 +546,7 @@ class Learner:
             self._return([(pending, HttpError(507, "not_durable", text)) for pending in group])
             return
         self._metrics.sync_seconds.observe(time.perf_counter() - started)
-        done: list[tuple[Pending, Result | HttpError]] = []
+        done: list[tuple[Pending, Response | HttpError]] = []
         last = time.perf_counter()
         for place, pending in enumerate(group):
             began, n_labels = time.perf_counter(), self.executor.n_labels
@@ -555,7 +561,7 @@ class Learner:
                 done, last = [], now
         self._return(done)
 
-    def _return(self, done: list[tuple[Pending, Result | HttpError]]) -> None:
+    def _return(self, done: list[tuple[Pending, Response | HttpError]]) -> None:
         """Give results to the event loop."""
         if not done:
             return
@@ -624,8 +630,6 @@ class OwnedModel:
     executor : Executor
     n_replayed : int
         Records that were learned from again, because the model had not been saved with them.
-    n_cut : int
-        Bytes of an incomplete last group of the log, which were cut off.
     """
 
     folder: Path
@@ -634,7 +638,6 @@ class OwnedModel:
     idempotency: Idempotency
     executor: Executor
     n_replayed: int
-    n_cut: int
 
 
 def open_owned(folder: Path, limits: Limits, estimator: str | None = None) -> OwnedModel:
@@ -653,20 +656,20 @@ def open_owned(folder: Path, limits: Limits, estimator: str | None = None) -> Ow
     if not place.is_dir():
         place.mkdir()
         sync_folder(folder)
-    opened, is_new = _open_log(table_model, place / LOG)
+    log, records, is_new = _open_log(place / LOG, table_model.log_position)
     has_none = is_new and not (place / IDEMPOTENCY).is_file()
-    idempotency = Idempotency() if has_none else load_idempotency(place / IDEMPOTENCY, opened.log.name)
+    idempotency = Idempotency() if has_none else load_idempotency(place / IDEMPOTENCY, log.name)
     if is_new:
         # From now on the model knows its log: that of another model in this folder is never taken for it.
-        idempotency.save(place / IDEMPOTENCY, opened.log.name)
-        table_model.log_position = LogPosition(opened.log.name, opened.log.n_records)
+        idempotency.save(place / IDEMPOTENCY, log.name)
+        table_model.log_position = LogPosition(log.name, log.n_records)
         save_table_model(table_model, folder)
     # What was accepted once counts, also if the limits are lower now.
     executor = Executor(table_model, BatchReader(table_model, NO_LIMITS), idempotency, open_store(table_model, folder))
-    n_replayed = _replay(table_model, opened, executor, place / LOG)
+    _replay(records, executor, place / LOG)
     executor.reader = BatchReader(table_model, limits)
     prepare_to_predict(table_model)
-    return OwnedModel(folder, table_model, opened.log, idempotency, executor, n_replayed, opened.n_cut)
+    return OwnedModel(folder, table_model, log, idempotency, executor, len(records))
 
 
 def prepare_to_predict(table_model: TableModel) -> None:
@@ -674,42 +677,31 @@ def prepare_to_predict(table_model: TableModel) -> None:
     table_model.predict_rows(np.zeros((1, table_model.model.n_features_in_)))
 
 
-def _open_log(table_model: TableModel, path: Path) -> tuple[Opened, bool]:
-    """Return the log, and whether the model does not know it yet."""
-    position = table_model.log_position
-    own, n_records = (None, 0) if position is None else (position.log, position.n_records)
+def _open_log(path: Path, position: LogPosition | None) -> tuple[BatchLog, list[tuple[int, Record]], bool]:
+    """Return the log, its records that the model does not contain, and whether the model does not know the log yet."""
+    own, n_contained = (None, 0) if position is None else (position.log, position.n_records)
     if path.is_file():
-        opened = open_log(path)
-        if opened.n_cut:
-            LOGGER.warning(
-                "%s: cut off %d bytes of a last group that was not complete, and kept them in %s",
-                path, opened.n_cut, opened.cut,
-            )  # fmt: skip
-        name, n_found = opened.log.name, opened.log.n_records
-        if name == own and n_found >= n_records:
-            return opened, False
-        opened.log.close()
-        aside = path.with_name(f"{path.name}.{name[:8]}")
+        log, records = open_log(path)
+        if log.name == own and log.n_records >= n_contained:
+            if records and records[0][0] > n_contained + 1:
+                raise CheckpointError(
+                    f"{path} begins with record {records[0][0]:,}, but the model contains {n_contained:,}: restore the "
+                    "folder from a copy."
+                )
+            return log, [each for each in records if each[0] > n_contained], False
+        log.close()
+        aside = path.with_name(f"{path.name}.{log.name[:8]}")
         path.rename(aside)
-        if n_found:
+        if log.n_records:
             LOGGER.warning("%s belongs to another model, or is older than this one: it is now %s", path, aside)
     elif position is not None:
         # The model was copied without its log, or the log was lost: what the model contains is all there is.
         LOGGER.warning("%s is missing: requests that were sent before are not known", path)
-    return Opened(BatchLog.create(path, own, n_records), [], 0), True
+    return BatchLog.create(path, own, n_contained), [], True
 
 
-def _replay(table_model: TableModel, opened: Opened, executor: Executor, path: Path) -> int:
-    position, n_replayed = table_model.log_position, 0
-    n_contained = 0 if position is None else position.n_records
-    if opened.records and opened.records[0][0] > n_contained + 1:
-        raise CheckpointError(
-            f"{path} begins with record {opened.records[0][0]:,}, but the model contains {n_contained:,}: restore the "
-            "folder from a copy."
-        )
-    for number, record in opened.records:
-        if number <= n_contained:
-            continue
+def _replay(records: list[tuple[int, Record]], executor: Executor, path: Path) -> None:
+    for number, record in records:
         try:
             parsed = executor.parse(record)
         except HttpError as error:
@@ -720,5 +712,3 @@ def _replay(table_model: TableModel, opened: Opened, executor: Executor, path: P
         executor.carry_out(number, record, parsed)
         if executor.n_unstored >= _MOST_UNSTORED:
             executor.store_predictions()
-        n_replayed += 1
-    return n_replayed

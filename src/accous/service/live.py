@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN, Action
 from accous.report.figures import ReportSource, headline, headline_notes, performance_figure, report_source
@@ -32,6 +32,7 @@ class Metrics:
     """The metrics of one process."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a third of the lines, which nobody reads
         registry = self._registry = CollectorRegistry()
 
         def count(name: str, text: str, *labels: str) -> Counter:
@@ -63,8 +64,6 @@ class Metrics:
         self._drift = gauge("last_drift_round", "Round of the last change of the inputs.")
         self._state = gauge("state", "1 for the state that holds now.", "state")
         self._alarm = gauge("alarm", "1 from the moment the alarm has gone off.")
-        self._recent_labels = gauge("recent_labels", "Labels that say something of recent rows.")
-        self._learned_labels = gauge("learned_labels", "Labels that the predictor in use has learned from.")
         self._values = {
             name: gauge(f"metric_{name}", text, "metric", "basis")
             for name, text in (
@@ -78,8 +77,6 @@ class Metrics:
     def take_state(self, state: dict[str, Any]) -> None:
         """Show what ``/v1/state`` says; what it does not say is not there."""
         self._effective.set(state["effective_rows"])
-        self._recent_labels.set(state["n_labels"])
-        self._learned_labels.set(learned_labels(state))
         self._alarm.set(float(state["alarm"]))
         for gauge, value in ((self._outside, state["drift"]["outside"]), (self._drift, state["last_drift_round"])):
             gauge.set(float("nan") if value is None else value)
@@ -96,11 +93,6 @@ class Metrics:
         """Return everything in the text format of Prometheus."""
         found: bytes = generate_latest(self._registry)
         return found
-
-
-def learned_labels(state: dict[str, Any]) -> int:
-    """Return how many labels the predictor in use has learned from."""
-    return int(state["learning"]["labels"]) if state["learning"] is not None else 0
 
 
 # --- What the live page shows, as plain values: the verdict first, then numbers, charts and changes

@@ -8,7 +8,6 @@ import secrets
 import struct
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -16,6 +15,7 @@ import numpy as np
 
 from accous.checkpoint.files import expecting_own_content, open_to_write, write_atomically
 from accous.exceptions import CheckpointError
+from accous.text import LOGGER
 
 # --- The log of batches: append-only groups of records, each with its length and checksum, synced before it
 #     counts
@@ -59,27 +59,6 @@ class Record(msgspec.Struct, array_like=True, frozen=True):
     digest: bytes = b""
 
 
-@dataclass(frozen=True)
-class Opened:
-    """A log that was found.
-
-    Attributes
-    ----------
-    log : BatchLog
-    records : list of (number, Record)
-        Counted from 1 over the whole life of the log.
-    n_cut : int
-        Bytes of an incomplete last group, which were cut off.
-    cut : Path, optional
-        Where they are kept.
-    """
-
-    log: BatchLog
-    records: list[tuple[int, Record]]
-    n_cut: int
-    cut: Path | None = None
-
-
 class BatchLog:
     """A log that is open for writing.
 
@@ -92,10 +71,12 @@ class BatchLog:
         Records that it ever had.
     n_bytes : int
         Length of the file.
+    n_cut : int
+        Bytes of an incomplete last group, which were cut off.
     """
 
-    def __init__(self, path: Path, name: str, n_records: int, n_bytes: int) -> None:
-        self._path, self.name, self.n_records, self.n_bytes = path, name, n_records, n_bytes
+    def __init__(self, path: Path, name: str, n_records: int, n_bytes: int, n_cut: int = 0) -> None:
+        self._path, self.name, self.n_records, self.n_bytes, self.n_cut = path, name, n_records, n_bytes, n_cut
         self._descriptor = open_to_write(path, os.O_WRONLY | os.O_APPEND)
         self.is_broken = False
 
@@ -156,8 +137,10 @@ class BatchLog:
             self.is_broken = True
 
 
-def open_log(path: Path) -> Opened:
-    """Open a log and read its records; an incomplete last group is cut off, and kept in a file of its own.
+def open_log(path: Path) -> tuple[BatchLog, list[tuple[int, Record]]]:
+    """Open a log and read its records, counted from 1 over its whole life.
+
+    An incomplete last group is cut off, and kept in a file of its own.
 
     Raises
     ------
@@ -171,8 +154,10 @@ def open_log(path: Path) -> Opened:
         raise CheckpointError(
             f"{path} is damaged at byte {end:,}, and what follows is not: restore the folder from a copy."
         )
-    cut = _cut_off(path, content, end, n_records) if n_cut else None
-    return Opened(BatchLog(path, name, n_records, end), records, n_cut, cut)
+    if n_cut:
+        kept = _cut_off(path, content, end, n_records)
+        LOGGER.warning("%s: cut off %d bytes of a last group that was not complete, now in %s", path, n_cut, kept)
+    return BatchLog(path, name, n_records, end, n_cut), records
 
 
 def count_records(path: Path) -> tuple[str, int]:

@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 from starlette.requests import Request
+from starlette.responses import Response
 
 from accous.service.bodies import (
+    JSON,
     Batch,
     BatchReader,
     HttpError,
     Limits,
-    Result,
     Value,
     decode_json,
-    json_result,
-    media_type,
     plain_predictions,
     require_columns,
+    require_media_type,
     require_rows,
     require_table,
+    respond_json,
 )
 from accous.table.columns import NumberColumn
 from accous.table.kinds import ClassForm, LabelForm
@@ -81,26 +82,26 @@ class Inference:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def server(self, _request: Request) -> Result:
+    async def server(self, _request: Request) -> Response:
         """Describe the server."""
-        return json_result({"name": "accous", "version": VERSION, "extensions": ["binary_tensor_data"]})
+        return respond_json({"name": "accous", "version": VERSION, "extensions": ["binary_tensor_data"]})
 
-    async def live(self, _request: Request) -> Result:
+    async def live(self, _request: Request) -> Response:
         """Whether the server is alive."""
-        return json_result({"live": True})
+        return respond_json({"live": True})
 
-    async def ready(self, _request: Request) -> Result:
+    async def ready(self, _request: Request) -> Response:
         """Whether the server is ready."""
         self._service.require_ready()
-        return json_result({"ready": True})
+        return respond_json({"ready": True})
 
-    async def model_ready(self, request: Request) -> Result:
+    async def model_ready(self, request: Request) -> Response:
         """Whether the model is ready."""
         self._require_name(request)
         self._service.require_ready()
-        return json_result({"name": self._service.name, "ready": True})
+        return respond_json({"name": self._service.name, "ready": True})
 
-    async def model(self, request: Request) -> Result:
+    async def model(self, request: Request) -> Response:
         """Describe the model's inputs and outputs."""
         self._require_name(request)
         reader = self._service.reader()
@@ -112,15 +113,15 @@ class Inference:
         outputs.append({"name": "ratio", "datatype": "FP64", "shape": [-1]})
         inputs = [{"name": name, "datatype": kinds[name], "shape": [-1]} for name in reader.columns]
         content = {"name": self._service.name, "versions": [VERSION], "platform": "accous"}
-        return json_result(content | {"inputs": inputs, "outputs": outputs})
+        return respond_json(content | {"inputs": inputs, "outputs": outputs})
 
-    async def infer(self, request: Request) -> Result:
+    async def infer(self, request: Request) -> Response:
         """Predict rows."""
         self._require_name(request)
         head = request.headers.get("inference-header-content-length", "")
         return await self._service.bodies.read(request, partial(self._infer, head))
 
-    def _infer(self, head: str, body: bytes) -> Result:
+    def _infer(self, head: str, body: bytes) -> Response:
         reader, limits = self._service.reader(), self._service.limits
         asked, rest = _split(body, head, limits)
         require_columns(len(asked.inputs), limits)
@@ -131,7 +132,7 @@ class Inference:
         batch = reader.read_rows(rows)
         outputs = self._outputs(reader, batch, [output.name for output in asked.outputs])
         content: dict[str, Any] = {"model_name": self._service.name, "model_version": VERSION, "outputs": outputs}
-        return json_result(content if asked.id is None else content | {"id": asked.id})
+        return respond_json(content if asked.id is None else content | {"id": asked.id})
 
     def _outputs(self, reader: BatchReader, batch: Batch, wanted: list[str]) -> list[dict[str, Any]]:
         needs_ratio = not wanted or "ratio" in wanted
@@ -154,20 +155,20 @@ class Inference:
             for name in wanted or [name for name in _OUTPUTS if name in found]
         ]
 
-    async def invoke(self, request: Request) -> Result:
+    async def invoke(self, request: Request) -> Response:
         """Predict rows for a client of MLflow."""
         content_type = request.headers.get("content-type", "")
         return await self._service.bodies.read(request, partial(self._invoke, content_type))
 
-    def _invoke(self, content_type: str, body: bytes) -> Result:
+    def _invoke(self, content_type: str, body: bytes) -> Response:
         reader, limits = self._service.reader(), self._service.limits
-        if media_type(content_type) == "application/json":
+        if require_media_type(content_type) == JSON:
             asked = decode_json(body, Invocation, limits)
             batch = reader.read_rows(_rows(asked, reader.columns, limits))
         else:
             batch = reader.read(body, content_type, {})
         result = self._service.predict(reader, batch, needs_ratio=False)
-        return json_result({"predictions": plain_predictions(reader.table_model.form, result)})
+        return respond_json({"predictions": plain_predictions(reader.table_model.form, result)})
 
     def _require_name(self, request: Request) -> None:
         if request.path_params["name"] != self._service.name:

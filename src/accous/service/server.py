@@ -27,7 +27,7 @@ from accous.service.app import Service, make_app
 from accous.service.bodies import BatchReader, Limits
 from accous.service.interface import Gate, Tokens, read_token_file
 from accous.service.learner import Learner, OwnedModel, open_owned, prepare_to_predict
-from accous.service.live import Metrics, Reading, ReadingTimer, learned_labels
+from accous.service.live import Metrics, Reading, ReadingTimer
 from accous.table.model import load_table_model
 from accous.table.options import ServeOptions
 from accous.text import LOGGER
@@ -255,7 +255,8 @@ def events_of(reading: Reading, before: Reading | None) -> list[tuple[str, Any]]
             found.append(("state", {"rounds": state["rounds"], **change}))
         if state["alarm"] and not before.state["alarm"]:
             found.append(("alarm", {"rounds": state["rounds"], "since": state["alarm_since"]}))
-        if learned_labels(state) not in (0, learned_labels(before.state)):
+        n_learned, n_before = ((each["learning"] or {"labels": 0})["labels"] for each in (state, before.state))
+        if n_learned not in (0, n_before):
             found.append(("learned", {"rounds": state["rounds"], **state["learning"]["events"][-1]}))
     return [*found, ("reading", {name: state[name] for name in _SHOWN})]
 
