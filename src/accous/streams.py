@@ -195,7 +195,7 @@ class BernoulliShift(Shift):
     """Sudden switches at random times, the paper's ``Ber``.
 
     ``alpha_1 = 1``; then, in each round, ``alpha_t = 1 - alpha_{t-1}`` with probability ``flip`` and
-    ``alpha_t = alpha_{t-1}`` otherwise. A stretch lasts ``1 / flip`` rounds on average.
+    ``alpha_t = alpha_{t-1}`` otherwise. A segment lasts ``1 / flip`` rounds on average.
 
     Parameters
     ----------

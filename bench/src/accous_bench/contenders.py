@@ -529,7 +529,7 @@ def make_contender(name: str, random_state: Any = 0, horizon: int = 10_000) -> A
 
 
 def register(contender: Contender) -> None:
-    """Add your own contender; raise a ParameterError if the name is taken, or what it makes is no contender."""
+    """Add your own contender; raise a ParameterError if the name is taken, or what it makes is not a contender."""
     if not isinstance(contender, Contender):
         raise ParameterError(f"register takes a Contender(name, make), got {contender!r}.")
     if contender.name in _CONTENDERS:

@@ -287,7 +287,7 @@ def draw_switches(curves: Sequence[Curve]) -> MplFigure:
     last = curves[0].rounds[-1]
     axes[0, 0].set_title(f"Rounds {max(0, last - SHOWN_ROUNDS) + 1:,} to {last:,}")
     axes[0, 1].set_title("Mean over the switches")
-    axes[-1, 0].set_xlabel("round (shaded: every other stretch)")
+    axes[-1, 0].set_xlabel("round (shaded: every other segment)")
     axes[-1, 1].set_xlabel("rounds since the switch")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
@@ -315,7 +315,7 @@ def since_switch(rounds: FloatArray, values: FloatArray, period: int) -> tuple[F
     Returns
     -------
     offsets, means : array
-        Ascending; offset 0 is the first round of a stretch.
+        Ascending; offset 0 is the first round of a segment.
     """
     offsets = (rounds - 1) % period
     is_known = ~np.isnan(values) & (rounds > period)
@@ -324,7 +324,7 @@ def since_switch(rounds: FloatArray, values: FloatArray, period: int) -> tuple[F
 
 
 def _shade(axes: Axes, curve: Curve) -> None:
-    """Shade every other stretch."""
+    """Shade every other segment."""
     if not curve.period:
         return
     first, last = curve.rounds[0], curve.rounds[-1]

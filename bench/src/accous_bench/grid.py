@@ -78,7 +78,7 @@ SCORES = ("risk", "estimator_loss", "ratio_error", "effective_sample_size", "exc
 
 
 def scored_rounds(n_rounds: int, every: int, seed: int) -> NDArray[np.bool_]:
-    """Return which rounds are scored: one drawn at random from every stretch of ``every`` rounds.
+    """Return which rounds are scored: one drawn at random from every segment of ``every`` rounds.
 
     A fixed stride that divides the period of a shift would never score some phases of it, such as the rounds just after
     a switch. All contenders of a seed are scored in the same rounds.
