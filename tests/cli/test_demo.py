@@ -1,4 +1,4 @@
-"""`accous demo` recovers on real rows and writes tables; the root command, and what is compiled before it runs."""
+"""`accous demo` prints honest numbers and draws a picture; the root command, and what is compiled before it runs."""
 
 import io
 import json
@@ -9,22 +9,101 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from numba import float64
 from rich.console import Console
 
+import accous
 from accous.cli import app, main
 from accous.cli.options import announcing_compilation
+from accous.cli.simulated import (
+    ACCOUS,
+    FIXED,
+    ONE_STEP,
+    ORACLE,
+    SINGLE,
+    Race,
+    draw_race,
+    make_stream,
+    run_race,
+)
 from accous.core import compiled
 from accous.core.compiled import compile_all, kernel
+from tests.budgets import rest_slow
 from tests.docs_pages import DOCS, ROOT
 from tests.needs import needs_compilation
+
+SHORT = ["demo", "--simulated", "--rounds", "20"]
 
 
 @pytest.fixture(autouse=True)
 def _in_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+
+
+def make_race(**errors: float) -> Race:
+    """A race of 80 rounds in which every contender's error is constant."""
+    stream = make_stream("squ", n_rounds=80, batch_size=1, seed=0)
+    names = {"fixed": FIXED, "single": SINGLE, "ours": ACCOUS, "oracle": ORACLE}
+    return Race(stream, {name: np.full(80, errors[key]) for key, name in names.items()})
+
+
+def test_json_is_all_that_stdout_gets(capsys):
+    assert main([*SHORT, "--json", "--shift", "ber", "--seed", "3", "--batch-size", "2", "-o", "picture.png"]) == 0
+    printed = capsys.readouterr()
+    record = json.loads(printed.out)
+    asked = {"shift": "ber", "rounds": 20, "batch_size": 2, "seed": 3}
+    assert {key: record[key] for key in asked} == asked
+    assert [row["name"] for row in record["contenders"]] == [FIXED, ONE_STEP, SINGLE, ACCOUS, ORACLE]
+    assert all(0.0 < row["mean_error"] < 0.5 for row in record["contenders"])
+    assert printed.err.split()[-4:] == ["Picture:", "picture.png", "Report:", "demo.html"]
+    assert "<h2>" in Path("demo.html").read_text()
+    assert Path("picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(capsys):
+    outputs = []
+    for seed in ("0", "0", "1"):
+        assert main([*SHORT, "--json", "--seed", seed]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1] != outputs[2]
+
+
+def test_quiet_leaves_only_the_table(capsys):
+    assert main([*SHORT, "--quiet"]) == 0
+    printed = capsys.readouterr()
+    assert ACCOUS in printed.out
+    assert "errs on" not in printed.out
+    assert printed.err == ""
+
+
+def test_without_matplotlib_the_table_comes_with_a_hint(tmp_path, capsys, monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(SHORT) == 0
+    printed = capsys.readouterr()
+    assert ACCOUS in printed.out
+    assert "accous[plot]" in printed.err
+    assert [path.name for path in tmp_path.iterdir()] == ["demo.html"]
+
+
+@pytest.mark.parametrize("options", [["-o", "nowhere/picture.png"], ["--report", "nowhere/demo.html"]])
+def test_what_cannot_be_written_costs_no_numbers(options, capsys):
+    assert main([*SHORT, *options, "--json"]) == 1
+    printed = capsys.readouterr()
+    assert len(json.loads(printed.out)["contenders"]) == 5
+    assert options[1] in printed.err
+
+
+@pytest.mark.parametrize("shift", rest_slow(["lin", "squ", "sin", "ber"]))
+@pytest.mark.parametrize("rounds", rest_slow("129"))
+def test_the_shortest_streams_run(shift, rounds, capsys):
+    assert main(["demo", "--simulated", "--rounds", rounds, "--shift", shift, "-o", "short.svg"]) == 0
+    assert ACCOUS in capsys.readouterr().out
 
 
 def test_the_stream_can_be_had_as_tables_to_try_the_other_commands_on(capsys):
@@ -37,8 +116,7 @@ def test_the_stream_can_be_had_as_tables_to_try_the_other_commands_on(capsys):
     adapt = ["adapt", "model", "tables/stream.csv", "-o", "predictions.csv", "--keep", "day", "--label", "label"]
     assert main(adapt) == 0
     assert Path("predictions.csv").read_text().count("\n") == 401
-    assert main(["demo", "--simulated", "--rounds", "20", *tables]) == 1
-    assert main(["demo", "--simulated"]) == 2
+    assert main([*SHORT, *tables]) == 1
 
 
 # --- real rows --------------------------------------------------------------------------------------------------
@@ -70,6 +148,54 @@ def test_the_tables_of_the_demo_are_the_real_rows(capsys):
     assert main(["demo", "--tables", "."]) == 1
     assert main(["demo", "--rounds", "20"]) == 2
     assert "--simulated" in capsys.readouterr().err
+
+
+# --- what the numbers say --------------------------------------------------------------------------------------
+
+
+def test_accous_follows_the_drift_and_the_fixed_model_does_not():
+    race = run_race(make_stream("squ", n_rounds=200, batch_size=5, seed=0))
+    assert race.rare_error(FIXED) - race.rare_error(ACCOUS) > 0.05
+    assert (race.gap_closed(FIXED), race.gap_closed(ORACLE)) == (0.0, 1.0)
+    assert race.gap_closed(ACCOUS) > 0.5
+    # Every model is scored before it learns from the round.
+    assert race.errors[ACCOUS][0] == race.errors[SINGLE][0] == race.errors[FIXED][0]
+
+
+@pytest.mark.parametrize(("n_rounds", "batch_size"), [(300, 1), (21, 3)])
+def test_all_labels_come_late_and_are_only_measured_with(n_rounds, batch_size):
+    race = run_race(make_stream("squ", n_rounds=n_rounds, batch_size=batch_size, seed=0))
+    assert len(race.model.state_.labelled) == n_rounds * batch_size
+    quiet = accous.AdaptiveClassifier(standardize=False).fit(*race.stream.reference())
+    for batch in race.stream:
+        quiet.adapt(batch.X)
+    assert np.array_equal(quiet.estimator_.coef_, race.model.estimator_.coef_)
+
+
+def test_gap_closed_is_a_share_of_the_way_from_fixed_to_oracle():
+    race = make_race(fixed=0.4, single=0.35, ours=0.25, oracle=0.2)
+    assert race.gap_closed(SINGLE) == pytest.approx(0.25)
+    assert race.gap_closed(ACCOUS) == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "single", "ours", "oracle", "found"),
+    [
+        (0.4, 0.35, 0.25, 0.2, "10.0 points more"),
+        (0.4, 0.25, 0.25, 0.2, "as well"),
+        (0.4, 0.2, 0.25, 0.2, "5.0 points fewer"),
+        (0.3, 0.35, 0.35, 0.2, "did not help"),
+        (0.3, 0.3, 0.3, 0.3, "nothing to gain"),
+    ],
+)
+def test_the_finding_is_what_was_found(fixed, single, ours, oracle, found):
+    assert found in make_race(fixed=fixed, single=single, ours=ours, oracle=oracle).finding()
+
+
+def test_pictures_come_in_three_formats():
+    race = make_race(fixed=0.4, single=0.3, ours=0.25, oracle=0.2)
+    for image_format, start in (("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")):
+        assert draw_race(race, image_format).startswith(start)
 
 
 # --- the root command ------------------------------------------------------------------------------------------
@@ -163,8 +289,8 @@ def test_no_notice_where_quiet_is_asked_for():
 
 @needs_compilation
 @pytest.mark.slow
-def test_a_command_says_so_on_a_new_machine_only(tmp_path, monkeypatch):
+def test_the_demo_says_so_on_a_new_machine_only(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
-    command = [sys.executable, "-m", "accous", "bench", "race", "--rounds", "5", "-o", str(tmp_path / "race.png")]
+    command = [sys.executable, "-m", "accous", "demo", "--simulated", "--rounds", "5", "-o", str(tmp_path / "demo.png")]
     remarks = [subprocess.run(command, capture_output=True, text=True, check=True).stderr for _ in range(2)]
     assert ["Compiling" in remark for remark in remarks] == [True, False]

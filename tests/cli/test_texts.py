@@ -108,7 +108,6 @@ def plain(text: str) -> str:
     """A text without fractions and percentages, which differ a little elsewhere, and without the width of tables."""
     text = NUMBER.sub("#", text.replace(str(Path.cwd()), "FOLDER"))
     text = re.sub(r"\d+( of \d+ reference rows| refits)", r"#\1", text)
-    text = re.sub(r"\([#\d]+ to [#\d]+\)", "(# to #)", text)  # an end may be whole by chance
     return re.sub(r" +$", "", re.sub(r" +", " ", re.sub(r"[─━]+|[┏┡┗└├][^\n]*", "─", text)), flags=re.MULTILINE)
 
 

@@ -19,7 +19,7 @@ from tests.packaging.wheels import ROOT, build, foreign_files, missing_files
 EXAMPLES = ("one_row_at_a_time.py", "save_and_resume.py")
 COMMANDS = (
     "accous --version",
-    "accous demo -o demo.png --report demo.html",
+    "accous demo --simulated --rounds 60 -o demo.png --report demo.html",
     "accous demo --simulated --rounds 60 --tables tables",
     "accous fit tables/reference.csv --label label -o model",
     "accous adapt model tables/stream.csv -o predictions.csv",

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from accous.exceptions import ParameterError
-from accous.table.options import LARGEST_SEED, between, one_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -239,32 +238,3 @@ def _entries(kind: type, **options: str | None) -> dict[str, list[Any]]:
                 option = "--" + key.replace("_", "-")
                 raise ParameterError(f"{option} takes integers separated by commas, got {text!r}.") from error
     return found
-
-
-@bench.command(epilog="Example: accous bench race --shift sin --rounds 1000 -o waves.png")
-def race(
-    rounds: Annotated[int, between("--rounds", 1, 1_000_000, help="Rounds of the stream.")] = 3000,
-    batch_size: Annotated[int, between("--batch-size", 1, 100_000, help="Unlabelled rows in each round.")] = 1,
-    shift: Annotated[str, one_of("--shift", "lin|squ|sin|ber", help="How the inputs drift.")] = "squ",
-    seed: Annotated[int, between("--seed", 0, LARGEST_SEED, help="Seed of the stream.")] = 0,
-    output: Annotated[Path, typer.Option("--output", "-o", help="A .png, .svg or .pdf file.")] = Path("race.png"),
-    page: Annotated[Path, typer.Option("--report", help="An .html file.")] = Path("race.html"),
-    quiet: _Quiet = False,
-    as_json: _AsJson = False,
-) -> int:
-    """Follow a simulated stream with five classifiers, and write a table, a picture and a report.
-
-    Each classifier is fitted on a labelled reference. Then unlabelled batches arrive, and their distribution drifts.
-    Compared are a model that never changes, one that adapts to one batch at a time (the best one-step method), one
-    that adapts with a single learner, accous, and an oracle that knows the drift. It takes about twenty seconds.
-    """
-    from accous.cli.demo import picture_format
-    from accous.cli.options import remarks_console
-    from accous.cli.simulated import make_stream
-    from accous.cli.status import require_html
-    from accous_bench.race import follow
-
-    picture_format(output)
-    require_html(page)
-    stream = make_stream(shift, n_rounds=rounds, batch_size=batch_size, seed=seed)
-    return follow(stream, shift, output, page, remarks_console(quiet=quiet), quiet=quiet, as_json=as_json)

@@ -20,8 +20,8 @@ import typer
 
 from accous.cli import simulated
 from accous.cli.options import announcing_compilation, remarks_console, results_console, say
-from accous.cli.status import require_html, write_page
-from accous.exceptions import DataError, ParameterError
+from accous.cli.status import require_html
+from accous.exceptions import ParameterError
 from accous.table.options import LARGEST_SEED, AdaptOptions, AskOptions, FitOptions, LabelsOptions, between, one_of
 from accous.text import ProgressBar, count
 
@@ -37,20 +37,19 @@ Examples:
 
 `accous demo`
 
-`accous demo --simulated --shift sin --rounds 1000 --tables .`
+`accous demo --simulated --shift sin --rounds 1000 -o waves.png`
 """
 _MOST_ROUNDS, _MOST_ROWS = 1_000_000, 100_000
 _SIMULATED = "Simulated stream"
-FIXED_COLOUR, ACCOUS_COLOUR = "#D55E00", "#0072B2"  # Okabe and Ito's, told apart with any kind of colour vision
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions:
     """What to run, and what to make of it."""
 
-    simulated: Annotated[bool, typer.Option("--simulated", help="Write the tables of a simulated stream instead.")] = (
-        False
-    )
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="Follow a simulated stream with five classifiers instead.")
+    ] = False
     rounds: Annotated[
         int, between("--rounds", 1, _MOST_ROUNDS, help="Rounds of the stream.", rich_help_panel=_SIMULATED)
     ] = 3000
@@ -95,13 +94,17 @@ class DemoOptions:
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead of a table.")] = False
 
     def __post_init__(self) -> None:
-        picture_format(self.output)
+        if self.image_format not in ("png", "svg", "pdf"):
+            raise ParameterError(f"--output must end in .png, .svg or .pdf, got {str(self.output)!r}.")
         require_html(self.report)
         chosen = (self.rounds, self.batch_size, self.shift, self.seed)
         if not (self.simulated or self.serve) and chosen != (3000, 1, "squ", 0):
             raise ParameterError("--rounds, --batch-size, --shift and --seed are of the simulated stream: --simulated.")
-        if self.simulated and self.tables is None and not self.serve:
-            raise ParameterError("--simulated needs --tables FOLDER or --serve: accous bench race follows the stream.")
+
+    @property
+    def image_format(self) -> str:
+        """What the name of the picture says."""
+        return self.output.suffix.lower().removeprefix(".")
 
 
 def demo(options: DemoOptions) -> int:
@@ -114,10 +117,8 @@ def demo(options: DemoOptions) -> int:
     remarks = remarks_console(quiet=options.quiet)
     if options.serve:
         return simulated.serve(options)
-    if options.simulated and options.tables is not None:
-        reference, rows = simulated.write_stream(options, options.tables)
-        say(remarks, f"Tables: {reference} and {rows}")
-        return 0
+    if options.simulated:
+        return simulated.demo(options, remarks)
     if options.tables is not None:
         names = ", ".join(path.name for path in write_tables(options.tables))
         say(remarks, f"Tables in {options.tables}: {names}")
@@ -132,43 +133,8 @@ def demo(options: DemoOptions) -> int:
         typer.echo(json.dumps(recovery.to_json(), indent=2))
     else:
         _print_table(recovery, results_console(), is_brief=options.quiet)
-    exit_code = save_picture(lambda: draw(recovery, picture_format(options.output)), options.output, remarks)
-    return max(exit_code, save_page(lambda: recovery.page, options.report, remarks))
-
-
-def picture_format(output: Path) -> str:
-    """Return what the name of a picture says; it is one that can be drawn."""
-    found = output.suffix.lower().removeprefix(".")
-    if found not in ("png", "svg", "pdf"):
-        raise ParameterError(f"--output must end in .png, .svg or .pdf, got {str(output)!r}.")
-    return found
-
-
-def save_picture(draw: Callable[[], bytes], output: Path, remarks: Console) -> int:
-    """Write a picture, if there is matplotlib; return the exit code."""
-    try:
-        output.write_bytes(draw())
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "matplotlib":
-            raise
-        typer.echo("No picture, because matplotlib is not installed: pip install 'accous[plot]' adds it.", err=True)
-        return 0
-    except OSError as error:
-        typer.echo(f"accous: the picture could not be written to {output}: {error.strerror or error}.", err=True)
-        return 1
-    say(remarks, f"Picture: {output}")
-    return 0
-
-
-def save_page(render: Callable[[], str], output: Path, remarks: Console) -> int:
-    """Write a report; return the exit code."""
-    try:
-        write_page(output, render())
-    except DataError as error:
-        typer.echo(f"accous: {error}", err=True)
-        return 1
-    say(remarks, f"Report: {output}")
-    return 0
+    exit_code = simulated.save_picture(lambda: draw(recovery, options.image_format), options.output, remarks)
+    return max(exit_code, simulated.save_page(lambda: recovery.page, options.report, remarks))
 
 
 # --- The rows, and the tables of the tutorial
@@ -386,8 +352,8 @@ def draw(recovery: Recovery, image_format: str) -> bytes:
     axes, ink = figure.subplots(), rcParams["text.color"]
     times, week = read_rows()[TIME][N_REFERENCE:].str.to_datetime().to_list(), 7 * _BATCH
     lines = (
-        ("fitted once", recovery.errors_fixed, FIXED_COLOUR),
-        ("accous", recovery.errors, ACCOUS_COLOUR),
+        ("fitted once", recovery.errors_fixed, simulated.FIXED_COLOUR),
+        ("accous", recovery.errors, simulated.ACCOUS_COLOUR),
     )
     for name, errors, colour in lines:
         smooth = pl.Series(errors).rolling_mean(week, min_samples=1)[week:]
@@ -398,9 +364,9 @@ def draw(recovery: Recovery, image_format: str) -> bytes:
         axes.axvline(end, color=ink, linewidth=0.6, alpha=0.5)
     alarm = next((end for end, part in zip(ends, recovery.parts, strict=True) if part.alarm), None)
     if alarm is not None:
-        axes.axvline(alarm, color=FIXED_COLOUR, linewidth=2.0, linestyle=(0, (2, 2)))
+        axes.axvline(alarm, color=simulated.FIXED_COLOUR, linewidth=2.0, linestyle=(0, (2, 2)))
         place: dict[str, Any] = {"ha": "right", "va": "top", "transform": axes.get_xaxis_transform()}
-        axes.text(alarm, 0.97, "alarm ", color=FIXED_COLOUR, fontweight="bold", **place)
+        axes.text(alarm, 0.97, "alarm ", color=simulated.FIXED_COLOUR, fontweight="bold", **place)
     title = f"At each thin line, {N_LABELS} labels of the last {N_PART:,} hours arrive"
     axes.set_title(title, loc="left", fontsize=11)
     axes.set_ylabel("mean absolute error of a week, rentals an hour")
