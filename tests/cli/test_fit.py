@@ -33,13 +33,19 @@ def test_json_is_all_that_stdout_gets_and_the_accuracy_is_that_of_held_out_rows(
     assert sum(record["classes"].values()) == 300
     assert [column["kind"] for column in record["columns"]] == ["number"] * 4 + ["left out", "category", "left out"]
     assert record["largest_class"] < record["accuracy"] < 0.95
+    assert record["beats_constant"] is True
+    assert record["at_fit"] == pytest.approx(1.0 - record["accuracy"])
 
 
 def test_the_accuracy_of_labels_by_chance_is_that_of_chance(capsys):
     labels = np.where(np.random.default_rng(0).random(300) < 0.5, "a", "b")
     pl.read_csv("reference.csv").with_columns(pl.Series("label", labels)).write_csv("reference.csv")
     assert main([*FIT, "--json"]) == 0
-    assert 0.35 < json.loads(capsys.readouterr().out)["accuracy"] < 0.65
+    record = json.loads(capsys.readouterr().out)
+    assert 0.35 < record["accuracy"] < 0.65
+    assert record["beats_constant"] is False
+    assert main([*FIT, "--force"]) == 0
+    assert "better than always predicting the most frequent class" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -195,7 +201,7 @@ def test_the_metric_is_that_of_the_model_and_costs_follow_the_classes(capsys):
     assert model.model.rules_.measures.costs.tolist() == [[0.0, 1.0], [5.0, 0.0]]
     assert (model.performance().metric, model.status_.state) == ("cost", model.current().to_json()["state"])
     assert model.performance("recall").at_fit > 0.9  # nearly all have a probability above the threshold
-    capsys.readouterr()
+    assert f"cost {model.performance().at_fit:.3g} at fit" in capsys.readouterr().out
     assert main(["adapt", "costly", "stream.csv", "-o", "costly.csv", "--quiet", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["metric"], found["basis"]) == ("cost", "expected")

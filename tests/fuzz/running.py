@@ -327,7 +327,7 @@ def _fit(reference: str, label: str, ratio: str, folder: Path) -> None:
     if has_classes:
         settings |= {"accuracy": 0.9, "largest_class": 0.5}
     else:
-        settings |= {"task": "regression", "error": 5.0, "error_of_median": 9.0}
+        settings |= {"task": "regression", "error": 5.0}
     if table.widths:
         settings["widths"] = dict(table.widths)
     save_table_model(TableModel(model=model, encoder=read.encoder, label=label, settings=settings), folder)

@@ -396,6 +396,7 @@ UNSHARED = {
     "a table": (lambda: SimpleNamespace(model=AdaptiveClassifier()), "attribute `model`"),
     "numbers": (AdaptiveRegressor, "classes only"),
     "a tree": (lambda: AdaptiveClassifier(DecisionTreeClassifier()).fit(*labelled(120, 0)), "estimator=None"),
+    "both predictors": (lambda: AdaptiveClassifier("auto").fit(*labelled(120, 0)), "--estimator linear"),
     "one-step ratio": (lambda: AdaptiveClassifier(ratio=ULSIF()).fit(*labelled(120, 0)), "ratio=None"),
     "no pool": (lambda: of_ratio(pool="none"), "with a pool"),
     "many columns": (lambda: of_ratio(feature_map="rbf", random_state=0), "63 columns"),

@@ -14,6 +14,7 @@ import accous
 from accous import AdaptiveClassifier, AdaptiveRegressor
 from accous.exceptions import DataError, ParameterError
 from accous.model.order import ALPHA, Order, OrderKind, find_order, is_one_day, look_for_order, numbers_of
+from accous.model.safeguards import LENIENT, STRICT
 
 N_ROWS = 400
 
@@ -190,6 +191,18 @@ def test_a_model_backtests_what_is_in_order_and_nothing_else(tmp_path):
     accous.save(model, tmp_path / "model")
     assert accous.load(tmp_path / "model").order_ == model.order_
     assert AdaptiveRegressor().fit(X, X[:, 0] + X[:, 3]).order_.kind is OrderKind.FOUND
+
+
+def test_where_an_order_was_nearly_found_the_adapted_model_has_to_be_clearly_better():
+    guards = {}
+    for seed in range(60):
+        X, y = exchangeable([43, seed], n_rows=150)
+        found = look_for_order(X, y, has_classes=True)
+        assert found.is_doubtful is (0.01 < found.p_value <= 0.05)
+        if found.kind is OrderKind.NOT_FOUND and found.is_doubtful not in guards:
+            guards[found.is_doubtful] = AdaptiveClassifier().fit(X, y).rules_.guard
+            assert AdaptiveClassifier().fit(X, y, order=False).rules_.guard is LENIENT
+    assert guards == {True: STRICT, False: LENIENT}
 
 
 def test_a_model_of_frames_takes_their_dates():

@@ -110,6 +110,7 @@ def test_whole_calendars_amounts_and_measurements_stay_without_a_remark(name, va
         ("meter", 1000 - np.cumsum(np.abs(X)), "counter"),
         ("customer_id", SHUFFLED * 37, "id"),
         ("CustomerID", SHUFFLED * 37, "id"),
+        ("house id", np.maximum(SHUFFLED, 9) * 37, "id"),  # some come twice
         ("anything", SHUFFLED, "id"),
         ("", SHUFFLED * 5, "id"),
         ("Unnamed: 0", SHUFFLED * 5, "id"),
@@ -202,6 +203,12 @@ def shuffled(values: list, seed: int = 0) -> list:
     return [values[row] for row in np.random.default_rng(seed).permutation(len(values))]
 
 
+def written(form: str) -> list:
+    return [datetime.fromisoformat(day).strftime(form) for day in DAYS]
+
+
+# As spreadsheets and public data write them.
+FORMS = ("%d-%m-%Y", "%m-%d-%Y %H:%M", "%d/%m/%Y %H:%M", "%m/%d/%Y %I:%M:%S %p", "%d.%m.%Y %H:%M:%S", "%Y%m%dT%H%M%S")
 LATE = [*DAYS[:10], DAYS[12], DAYS[10], DAYS[11], *DAYS[13:]]
 
 
@@ -213,12 +220,20 @@ LATE = [*DAYS[:10], DAYS[12], DAYS[10], DAYS[11], *DAYS[13:]]
         ({"month": [f"{day[:7]}-01" for day in DAYS], "day": DAYS}, {}, "day"),  # the finest
         ({"day": shuffled(DAYS)}, {}, "day"),  # the only one
         ({"day": [datetime.fromisoformat(day) for day in DAYS]}, {}, "day"),
+        *(({"day": written(form)}, {}, "day") for form in FORMS),
         ({"day": shuffled(DAYS), "born": shuffled(DAYS, 1)}, {}, None),
         ({"^day$": DAYS}, {}, "^day$"),  # a pattern to polars
         ({"day": ["2024-03-01"] * N_DAYS}, {}, None),
         ({"day": DAYS}, {"drop": ("day",)}, None),
         ({"day": DAYS}, {"categorical": ("day",)}, None),
         ({"number": list(range(N_DAYS))}, {}, None),
+        ({"start_month": [1 + row // 8 for row in range(N_DAYS)], "born": shuffled(DAYS), "at": DAYS}, {}, "at"),
+        ({"start_month": [1 + row // 8 for row in range(N_DAYS)]}, {}, "start_month"),
+        ({"month": [8 - row // 8 for row in range(N_DAYS)]}, {}, "month"),  # the newest first
+        ({"month": shuffled([1 + row // 8 for row in range(N_DAYS)])}, {}, None),
+        ({"month": [1 + row // 8 for row in range(N_DAYS)]}, {"categorical": ("month",)}, None),
+        ({"weekday": [1 + row // 9 for row in range(N_DAYS)]}, {}, None),
+        ({"at": [1_700_000_000 + 3_600 * row for row in range(N_DAYS)]}, {}, "at"),
     ],
 )
 def test_which_date_column_gives_the_order(columns, choices, expected):

@@ -6,11 +6,12 @@ import numpy as np
 import polars as pl
 import pytest
 from sklearn.base import is_classifier, is_regressor
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 import accous
 from accous.exceptions import DataError, ParameterError
 from accous.table.columns import Choices
-from accous.table.fit import FitJob, ReferenceTable, error_of_constant, read_reference
+from accous.table.fit import FitJob, ReferenceTable, losses_of_constant, read_reference
 from accous.table.model import NAMES, make_estimator
 from accous.table.options import FitOptions
 from accous.table.readers import open_table, with_labels
@@ -72,7 +73,28 @@ def test_the_error_of_a_constant_is_that_of_the_rows_that_a_predictor_is_judged_
     pl.DataFrame({"x": x, "y": labels}).write_csv("rows.csv")
     task = None if len(labels) > 4 else "regression"
     how = {"skips_bad": False, "is_ordered": is_ordered, "task": task}
-    assert error_of_constant(read_reference(open_table("rows.csv"), "y", Choices(), **how)) == pytest.approx(expected)
+    losses = losses_of_constant(read_reference(open_table("rows.csv"), "y", Choices(), **how))
+    assert np.nanmean(losses) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("is_ordered", [True, False])
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_chance_does_not_beat_a_constant_even_where_its_error_is_a_little_smaller(is_ordered, task):
+    found = []
+    for seed in range(12):
+        random = np.random.default_rng(seed)
+        x, labels = random.normal(size=300), random.integers(0, 3, 300)
+        pl.DataFrame({"x": x, "chance": labels, "rule": (labels > 0) + 2 * (x > 0)}).write_csv("rows.csv")
+        options = {"reference": "rows.csv", "ordered": is_ordered, "task": task, "refit_budget": None}
+        for label, other in (("chance", "rule"), ("rule", "chance")):
+            job = FitJob(FitOptions(label=label, drop=[other], estimator="linear", output=Path("m"), **options))
+            job.hold_out()
+            constant = np.nanmean(losses_of_constant(job.reference))
+            found.append((label, job.beats_constant, job.error < constant))
+    assert all(beats for label, beats, _ in found if label == "rule")
+    by_chance = [(beats, is_smaller) for label, beats, is_smaller in found if label == "chance"]
+    assert sum(beats for beats, _ in by_chance) <= 2
+    assert sum(is_smaller for _, is_smaller in by_chance) > 2 or task == "regression"
 
 
 # --- two predictors together ------------------------------------------------------------------------------------
@@ -104,6 +126,20 @@ def test_held_out_rows_decide_how_linear_and_boosting_are_combined(is_ordered):
     again = accous.load("m").model
     assert again.combination_ == model.model.combination_
     assert np.array_equal(again.held_out_.probabilities, held.probabilities)
+
+
+def test_replays_and_the_choice_of_predictors_share_their_fits(monkeypatch):
+    seen: list[bytes] = []
+
+    def fit(trees: HistGradientBoostingClassifier, X: np.ndarray, y: np.ndarray, sample_weight=None) -> object:
+        seen.append(b"".join(np.ascontiguousarray(each).tobytes() for each in (X, y, sample_weight)))
+        return plain_fit(trees, X, y, sample_weight)
+
+    plain_fit = HistGradientBoostingClassifier.fit
+    monkeypatch.setattr(HistGradientBoostingClassifier, "fit", fit)
+    job_on(600, is_ordered=True).fit_and_save()
+    # Three blocks of time, the whole, and two folds of each for what a replay reads.
+    assert len(seen) == len(set(seen)) <= 12
 
 
 def test_few_rows_and_wide_tables_have_the_linear_predictor_alone(monkeypatch):

@@ -68,16 +68,20 @@ def fit(options: FitOptions) -> int:
     _print_remarks(job, remarks)
     if options.as_json:
         record = _record(job, settings) | {"backtest": None if found is None else found.summary()}
+        record["at_fit"] = table_model.snapshot().to_json()["at_fit"]
         typer.echo(json.dumps(record, indent=2))
         return 0
     _print_reference(job.reference, settings)
     _print_predictors(job, settings)
+    if options.metric is not None:
+        from accous.cli.status import status_line
+
+        say(results_console(), status_line(table_model.snapshot()))
     print_backtest(found, is_ordered=job.is_ordered)
     if n_rounds := table_model.model.rounds_between_refits_:
         budget = f"--refit-budget {options.refit_budget:g}"
         say(remarks, f"Refits: at most one in {count(n_rounds, 'round')}, which keeps them to {budget}.")
-    where = options.output
-    say(remarks, f"Model: {where}. Next: accous adapt {where} STREAM -o predictions.csv")
+    say(remarks, f"Model: {options.output}. Next: accous adapt {options.output} STREAM -o predictions.csv")
     return 0
 
 
@@ -87,7 +91,7 @@ def _print_predictors(job: FitJob, settings: dict[str, Any]) -> None:
 
     if settings["predictors"] is not None:
         sentence = f"Predictors: {predictors_in_words(settings['predictors'], scale_of(settings))}"
-        say(results_console(), f"{sentence}. One alone: --estimator NAME.")
+        say(results_console(), f"{sentence}. One alone: --estimator linear or boosting.")
     elif job.estimator != job.options.estimator:
         say(results_console(), f"Predictor: {job.estimator}. {job.why_linear} Another: --estimator NAME.")
 
@@ -150,53 +154,40 @@ def _ends(reference: ReferenceTable) -> tuple[float, float, float]:
 
 def _record_of_labels(reference: ReferenceTable, settings: dict[str, Any]) -> dict[str, Any]:
     """Return what the labels are, and how well they are predicted on the reference."""
-    if not reference.task.has_classes:
-        ends = dict(zip(("lowest", "median", "highest"), _ends(reference), strict=True))
-        names = ("task", "error", "error_of_median", "error_of_constant")
-        return {name: settings[name] for name in names} | {"label": ends}
-    return {
-        "classes": {str(label): count for label, count in sorted(Counter(reference.y.tolist()).items())},
-        "accuracy": settings["accuracy"],
-        "largest_class": settings["largest_class"],
-        "error_of_constant": settings["error_of_constant"],
-    }
+    names = ["error_of_constant", "beats_constant"]
+    if reference.task.has_classes:
+        found: dict[str, Any] = {
+            "classes": {str(label): n for label, n in sorted(Counter(reference.y.tolist()).items())}
+        }
+        names += ["accuracy", "largest_class"]
+    else:
+        found = {"label": dict(zip(("lowest", "median", "highest"), _ends(reference), strict=True))}
+        names += ["task", "error"]
+    return found | {name: settings[name] for name in names}
 
 
 def _print_reference(reference: ReferenceTable, settings: dict[str, Any]) -> None:
+    """Print what is done with each column, and how well held-out rows were predicted, beside a constant on them."""
     from accous.table.columns import shown_lines
-
-    console = results_console()
-    console.print(columns_table(shown_lines(reference.encoder.plans)))
-    if not reference.task.has_classes:
-        _print_numbers(reference, settings, console)
-        return
-    n_rows, n_features = len(reference.y), len(reference.encoder.feature_names)
-    classes = sorted(Counter(reference.y.tolist()).items())
-    shares = ", ".join(f"{label} {n_of_class / n_rows:.1%}" for label, n_of_class in classes[:8])
-    more = f" and {len(classes) - 8} more" if len(classes) > 8 else ""
-    console.print(f"{count(n_rows, 'row')}, {count(n_features, 'feature')}, {len(classes)} classes: {shares}{more}.")
-    _print_score(reference, settings, "most frequent class", console)
-
-
-def _print_numbers(reference: ReferenceTable, settings: dict[str, Any], console: Console) -> None:
-    y, n_features = reference.y, len(reference.encoder.feature_names)
-    low, median, high = (f"{each:.4g}" for each in _ends(reference))
-    console.print(
-        f"{count(len(y), 'row')}, {count(n_features, 'feature')}, numbers from {low} to {high}, median {median}.",
-    )
-    _print_score(reference, settings, "median", console)
-
-
-def _print_score(reference: ReferenceTable, settings: dict[str, Any], constant: str, console: Console) -> None:
-    """Print how well held-out rows were predicted, how they were held out, and what a constant does on them."""
     from accous.table.kinds import TOO_FEW_ROWS, held_out_in_words, no_better_in_words, reference_error, scale_of
 
-    error, scale, of_constant = reference_error(settings), scale_of(settings), settings["error_of_constant"]
+    console, scale, error = results_console(), scale_of(settings), reference_error(settings)
+    console.print(columns_table(shown_lines(reference.encoder.plans)))
+    n_rows, n_features = len(reference.y), len(reference.encoder.feature_names)
+    if reference.task.has_classes:
+        classes = sorted(Counter(reference.y.tolist()).items())
+        shares = ", ".join(f"{label} {n_of_class / n_rows:.1%}" for label, n_of_class in classes[:8])
+        more = f" and {len(classes) - 8} more" if len(classes) > 8 else ""
+        labels, constant = f"{len(classes)} classes: {shares}{more}", "most frequent class"
+    else:
+        low, median, high = map(scale.shown, _ends(reference))
+        labels, constant = f"numbers from {low} to {high}, median {median}", "median"
+    console.print(f"{count(n_rows, 'row')}, {count(n_features, 'feature')}, {labels}.")
     how = held_out_in_words(is_ordered=reference.order.is_in_time)
     found = TOO_FEW_ROWS if error is None else scale.shown(error)
     text = f"{scale.name.capitalize()} on the reference, {how}: {found} (always the {constant}"
     of_which = " of those rows" if reference.order.is_in_time else ""
-    console.print(f"{text}{of_which}: {scale.shown(of_constant)}).", soft_wrap=True)
+    console.print(f"{text}{of_which}: {scale.shown(settings['error_of_constant'])}).", soft_wrap=True)
     if no_better := no_better_in_words(settings):
         console.print(no_better, soft_wrap=True)
 

@@ -980,6 +980,7 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
 
     def _make_rules(self, ratio: RatioEstimator) -> RoundRules:
         evidence = None if self.backtest_ is None else self.backtest_.evidence
+        guard = choose_guard(evidence, self.adaptation, is_doubtful=self.order_.is_doubtful)
         return RoundRules(
             erm=self.erm_,
             fixed=self.fixed_,
@@ -997,7 +998,7 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
             refit=self.refit,
             adaptation=self.adaptation,
             has_safeguards=ratio.keeps_record and self.adaptation != "always",
-            guard=choose_guard(evidence, self.adaptation) if ratio.keeps_record or self.adaptation == "never" else FREE,
+            guard=guard if ratio.keeps_record or self.adaptation == "never" else FREE,
             has_numbers=self._has_numbers,
             # These columns have already been read, unless they are for a transformer or with other bounds.
             shares_rows=self.estimator is None and ratio.reads_numbers,

@@ -33,13 +33,14 @@ class OrderKind(StrEnum):
     FEW_ROWS = "few rows"
 
 
+_DOUBT = 0.05  # a p-value that is small, but too large for an order
 IN_TIME = (OrderKind.GIVEN, OrderKind.TIMES, OrderKind.COLUMN, OrderKind.FOUND)
 _TEXTS = {
     OrderKind.GIVEN: "The rows are in order of time, as you said.",
     OrderKind.TIMES: "The rows are taken in the order of the times that you gave.",
-    OrderKind.COLUMN: "The rows are taken in the order of the date column {column!r}.",
+    OrderKind.COLUMN: "The rows are taken in the order of column {column!r}.",
     OrderKind.FOUND: "The rows are taken in order of time: later rows differ from earlier ones (p = {p_value:.3f}).",
-    OrderKind.NOT_FOUND: "The order of the rows does not matter (p = {p_value:.2f}): they count as drawn at random.",
+    OrderKind.NOT_FOUND: "The rows show no order in time (p = {p_value:.2f}): they count as drawn at random.",
     OrderKind.UNORDERED: "The rows have no order in time, as you said.",
     OrderKind.SORTED_BY_LABEL: "The rows are sorted by their label, which is not an order in time.",
     OrderKind.ONE_DAY: "All times{of} are of a single day, which is not an order in time.",
@@ -71,6 +72,11 @@ class Order:
     def is_in_time(self) -> bool:
         """Whether the rows have an order in time."""
         return self.kind in IN_TIME
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the rows count as drawn at random although something points to an order."""
+        return self.kind is OrderKind.NOT_FOUND and self.p_value is not None and self.p_value <= _DOUBT
 
     @property
     def by(self) -> str | None:

@@ -85,24 +85,26 @@ DOUBTED = Guard(
 NEVER = Guard("off", "The fixed model predicts, because adaptation is off.")
 
 
-def choose_guard(evidence: Evidence | None, adaptation: str) -> Guard:
+def choose_guard(evidence: Evidence | None, adaptation: str, *, is_doubtful: bool = False) -> Guard:
     """Choose the guard.
 
     With "auto" it depends on the backtest: without one, or where the reference is quiet (drift below 0.08), it is
-    lenient; where the reference drifts, it is strict. It is off where the backtest's estimates missed the truth by 4
-    points or more beyond what sampling explains, or where the reference drifts and adaptation cost more than 0.2
-    points.
+    lenient; where the reference drifts, or may have an order that was not replayed, it is strict. It is off where the
+    backtest's estimates missed the truth by 4 points or more beyond what sampling explains, or where the reference
+    drifts and adaptation cost more than 0.2 points.
 
     Parameters
     ----------
     evidence : Evidence, optional
         None without a backtest.
     adaptation : {"auto", "always", "never"}
+    is_doubtful : bool
+        Whether rows that count as drawn at random may have an order all the same.
     """
     if adaptation != "auto":
         return FREE if adaptation == "always" else NEVER
     if evidence is None:
-        return LENIENT
+        return STRICT if is_doubtful else LENIENT
     if evidence.unexplained >= LARGEST_UNEXPLAINED:
         return DOUBTED if evidence.gain < 0.0 else OFF
     if evidence.drift < QUIET_DRIFT:

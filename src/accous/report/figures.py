@@ -111,7 +111,7 @@ class ReportSource:
 
 def report_source(snapshot: TableSnapshot, name: str, *, by: str | None = None) -> ReportSource:
     """Return what a report on a table model is about."""
-    left_out = ("reference_file", "accuracy", "largest_class", "error", "error_of_median", "error_of_constant")
+    left_out = ("reference_file", "accuracy", "largest_class", "error", "error_of_constant", "beats_constant")
     kept = {key: value for key, value in snapshot.settings.items() if value is not None and key not in left_out}
     order = kept.pop("order", {"by": None})
     settings = {"label": snapshot.label} | {key: str(value) for key, value in kept.items()}

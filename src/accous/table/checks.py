@@ -35,7 +35,7 @@ from accous.table.readers import is_usable, texts_to_times, to_numbers, to_texts
 # --- The order in time of a reference's rows: what it is known from, and the rows in this order
 
 
-_SHARE_OF_KIND = 0.9
+_SHARE_OF_KIND = 0.9  # of the values: the others are exceptions
 _SAMPLE = 1000  # rows that tell whether a column of texts may hold dates
 _LEAST_CORRELATION, _MOST_STEPS_BACK = 0.95, 0.05
 
@@ -44,6 +44,7 @@ def find_order(frame: pl.DataFrame, choices: Choices, *, is_ordered: bool | None
     """Return the order of the rows: the user's choice, or that of a date column; None if the rows have to tell.
 
     A date column gives the order if it rises nearly always, or if it is the only one. Times of a single day give none.
+    Numbers that are times, or those of a calendar, give it if they rise or fall with the rows.
 
     Parameters
     ----------
@@ -64,13 +65,24 @@ def find_order(frame: pl.DataFrame, choices: Choices, *, is_ordered: bool | None
     # Of several that rise, the one with the finest steps.
     candidates = sorted(rising, key=lambda name: -frame[name].n_unique()) or dates
     if not rising and len(dates) != 1:
-        return None
-    return Order(OrderKind.COLUMN, column=candidates[0])
+        candidates = [name for name in _kept(frame, choices) if _counts_time(frame[name])]
+    return Order(OrderKind.COLUMN, column=candidates[0]) if candidates else None
+
+
+def _counts_time(column: pl.Series) -> bool:
+    """Whether numbers that rise or fall with the rows are times, or count months, quarters or weeks by their name."""
+    found, name = _numbers(column), _words_of(column.name)[-1]
+    if found is None or not follows_rows(found[0]):
+        return False
+    return _are_times(column.name, found[1]) or any(name in cycle.names and cycle.whole == "year" for cycle in _CYCLES)
+
+
+def _kept(frame: pl.DataFrame, choices: Choices) -> list[str]:
+    return [name for name in frame.columns if name not in choices.drop and name not in choices.categorical]
 
 
 def _date_columns(frame: pl.DataFrame, choices: Choices) -> list[str]:
-    chosen = {*choices.drop, *choices.categorical}
-    return [name for name in frame.columns if name not in chosen and _are_dates(frame[name])]
+    return [name for name in _kept(frame, choices) if _are_dates(frame[name])]
 
 
 def remarks_on_one_day(frame: pl.DataFrame, choices: Choices, order: Order) -> list[Remark]:
@@ -87,8 +99,8 @@ def _is_one_day(column: pl.Series) -> bool:
     return column.drop_nulls().n_unique() == 1 if dates is None else dates.dt.date().n_unique() == 1
 
 
-def unsorted_dates(frame: pl.DataFrame, choices: Choices) -> list[str]:
-    """Return the date columns if the rows are in the order of none of them.
+def remarks_on_unsorted(frame: pl.DataFrame, choices: Choices) -> list[Remark]:
+    """Return a remark on each date column if the rows are in the order of none of them.
 
     Parameters
     ----------
@@ -97,15 +109,11 @@ def unsorted_dates(frame: pl.DataFrame, choices: Choices) -> list[str]:
     choices : Choices
     """
     dates = [name for name in _date_columns(frame, choices) if frame[name].n_unique() > 1]
-    return [] if any(rises(_times(frame[name])[0]) for name in dates) else dates
-
-
-def not_in_order(column: str) -> str:
-    """Say that rows which are said to be in order of time are not in the order of a date column."""
-    return (
-        f"The rows are taken as they come (--ordered), but the dates in {column!r} are not in order: if they are the "
-        f"times of the rows, use --time {column}."
-    )
+    if any(rises(_times(frame[name])[0]) for name in dates):
+        return []
+    first = "The rows are taken as they come (--ordered), but the dates in"
+    advice = "are not in order: if they are the times of the rows, use --time"
+    return [Remark("order", name, f"{first} {name!r} {advice} {name}.") for name in dates]
 
 
 def put_in_order(frame: pl.DataFrame, order: Order | None) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
@@ -325,6 +333,8 @@ def _misleading(column: pl.Series, *, is_first: bool, has_order: bool | None) ->
         return "counter", f"a counter, it {direction} with the rows, so that all later rows lie outside the reference"
     if is_number_per_row(known) and (_is_named_id(column.name, is_first=is_first) or _fills_its_range(known)):
         return "id", "an id, a different whole number in every row"
+    if _words_of(column.name)[-1] in ("id", "ids") and len(_whole_numbers(column) or ()) > _SHARE_OF_KIND * len(known):
+        return "id", "an id, another whole number in nearly every row"
     return None
 
 

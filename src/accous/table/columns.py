@@ -310,10 +310,12 @@ DATE_FORMS = (
     "%Y-%m-%d %H:%M:%S%.f%z",
     "%Y-%m-%dT%H:%M",
     "%Y-%m-%d %H:%M",
-    "%Y/%m/%d",
-    "%d.%m.%Y",
-    "%d/%m/%Y",
-    "%m/%d/%Y",
+    "%Y%m%dT%H%M%S",
+    *(
+        f"{day}{time}"
+        for day in ("%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%d-%m-%Y", "%m/%d/%Y", "%m-%d-%Y")
+        for time in ("", " %H:%M", " %H:%M:%S", " %I:%M:%S %p")
+    ),
 )
 _CYCLE_DAYS = {"year": 365.0, "week": 7.0, "day": 1.0}
 
@@ -427,7 +429,7 @@ def _plan_date(column: pl.Series, form: str) -> DateColumn | LeftOutColumn:
     # In a single turn, the position says no more than the time itself, and no later row is like an earlier one.
     cycles = [cycle for cycle, length in _CYCLE_DAYS.items() if days >= 2 * length and (cycle != "day" or has_hours)]
     if not cycles:
-        return LeftOutColumn(column.name, f"a date, and the reference spans only {days:.3g} days")
+        return LeftOutColumn(column.name, "a date, and the reference holds no year, week or day twice")
     return DateColumn(column.name, form, cycles)
 
 

@@ -46,15 +46,14 @@ from accous.table.checks import (
     Remark,
     find_order,
     leave_out_columns,
-    not_in_order,
     put_in_order,
     remarks_on_labels,
     remarks_on_one_day,
     remarks_on_repeats,
     remarks_on_span,
     remarks_on_texts,
+    remarks_on_unsorted,
     remarks_on_used,
-    unsorted_dates,
 )
 from accous.table.columns import Choices, ColumnEncoder
 from accous.table.kinds import CLASSIFICATION, REGRESSION, TASKS, find_task, is_no_number, key_texts, read_task
@@ -191,8 +190,7 @@ def read_reference(
 def _remarks(table: ReferenceTable) -> list[Remark]:
     """Return what you should know about the order, about columns that are used, and about texts that are not."""
     frame, plans, choices = table.frame, table.encoder.plans, table.choices
-    dates = unsorted_dates(frame, choices) if table.order.kind is OrderKind.GIVEN else []
-    found = [Remark("order", name, not_in_order(name)) for name in dates]
+    found = remarks_on_unsorted(frame, choices) if table.order.kind is OrderKind.GIVEN else []
     found += remarks_on_one_day(frame, choices, table.order) + remarks_on_span(frame, table.order)
     found += remarks_on_texts(frame, plans) + remarks_on_labels(frame, plans, table.task)
     told = [str(remark.column) for remark in table.remarks]
@@ -243,50 +241,6 @@ def _read_frame(table: TableReader, label: str, choices: Choices) -> tuple[pl.Da
     frame = pl.concat([chunk.frame for chunk in pieces]) if pieces else pl.DataFrame(schema=wanted)
     frame = frame.with_columns(pl.lit(None).alias(name) for name in table.columns if name not in wanted)
     return frame.select(exactly(table.columns)), pieces
-
-
-def replay(
-    reference: ReferenceTable,
-    make_model: MakeModel,
-    *,
-    batch_size: int,
-    on_progress: Callable[[float], None],
-    of_start: float = 0.0,
-) -> Backtest:
-    """Replay the reference in its order, preprocessing included.
-
-    Parameters
-    ----------
-    reference : ReferenceTable
-        Its rows are in order of time.
-    make_model : callable
-        Each replay has an encoder of its own, so each has a model of its own.
-    batch_size : int
-        Rows in a round.
-    on_progress : callable
-        Called with the share of the work that is done.
-    of_start : float, default=0.0
-        Share of the work of a replay that is done before its first round.
-    """
-    looks: list[Look] = []
-    later: set[str] = set()
-    for number, cut in enumerate(CUTS):
-        encoder = ColumnEncoder.learn(reference.frame[: round(cut * len(reference.y))], reference.choices)
-        model = make_model(encoder)
-        found = backtest(
-            model,
-            encoder.encode(reference.frame).X,
-            reference.y,
-            batch_size=batch_size,
-            cuts=(cut,),
-            on_progress=lambda share, done=number: on_progress(  # type: ignore[misc]
-                (done + of_start + (1.0 - of_start) * share) / len(CUTS)
-            ),
-        )
-        looks += found.looks
-        later.update(found.later_classes)
-    evidence = measure_evidence(looks, len(reference.y), found.scale)
-    return replace(found, looks=tuple(looks), evidence=evidence, later_classes=tuple(sorted(later)))
 
 
 def _columns_to_read(table: TableReader, label: str, choices: Choices) -> list[str]:
@@ -361,20 +315,22 @@ def make_ratio(name: str, *, seed: int, **options: Any) -> RatioEstimator:
 # --- The error of a constant on the rows of the reference that are held out, which a predictor has to beat
 
 
-def error_of_constant(reference: ReferenceTable) -> float:
-    """Return the error of always predicting one class or number, on the rows that are held out.
+_SURE = 1.645  # standard errors: chance leads by more once in twenty
+
+
+def losses_of_constant(reference: ReferenceTable) -> FloatArray:
+    """Return the loss of always predicting one class or number, on each row that is held out; NaN on the others.
 
     It is the most frequent class, or the median, of the rows before each block, as a predictor knows no others. Without
     an order, and with too few rows for blocks, it is that of all rows.
     """
     y, has_classes = reference.y, reference.task.has_classes
     split = reference.split() if reference.order.is_in_time else []
-    everything = np.arange(len(y))
-    losses = []
+    everything, losses = np.arange(len(y)), np.full(len(y), np.nan)
     for rows, rest in split or [(everything, everything)]:
         constant = Counter(y[rows].tolist()).most_common(1)[0][0] if has_classes else np.median(y[rows])
-        losses.append(np.abs(reference.task.errors_on(y[rest], constant)))
-    return float(np.concatenate(losses).mean())
+        losses[rest] = np.abs(reference.task.errors_on(y[rest], constant))
+    return losses
 
 
 # --- The job of accous fit from a labelled table to a model's folder: read, hold rows out, replay, fit, save
@@ -535,12 +491,21 @@ class FitJob:
     @property
     def error(self) -> float | None:
         """The share of wrong classes among the held-out rows, or how far numbers are off on average."""
+        return None if self.held_out is None else float(self._losses(self.held_out).mean())
+
+    @property
+    def beats_constant(self) -> bool | None:
+        """Whether held-out rows are predicted better than by a constant, and by more than chance explains."""
         held = self.held_out
         if held is None:
             return None
+        lead = losses_of_constant(self.reference)[held.rows] - self._losses(held)
+        return bool(lead.mean() > _SURE * lead.std() / np.sqrt(len(lead)))
+
+    def _losses(self, held: HeldOut) -> FloatArray:
         task = self.reference.task
         predicted = task.classes[held.predicted] if task.has_classes else held.predicted
-        return float(np.abs(task.errors_on(task.truths[held.rows], predicted)).mean())
+        return np.abs(task.errors_on(task.truths[held.rows], predicted))
 
     def fit_and_save(self, on_progress: Callable[[float], None] = lambda _: None) -> TableModel:
         """Fit on the whole reference and save the model.
@@ -591,8 +556,24 @@ class FitJob:
             )
 
     def _replay(self, batch_size: int, on_progress: Callable[[float], None]) -> Backtest:
+        """Replay the reference in its order, preprocessing included: each replay has an encoder of its own."""
+        reference, make_model = self.reference, self._maker()
         of_start = _OF_TREES if self.estimator in (AUTO, BOOSTING) else 0.0
-        return replay(self.reference, self._maker(), batch_size=batch_size, on_progress=on_progress, of_start=of_start)
+        looks: list[Look] = []
+        later: set[str] = set()
+
+        def on_share(share: float, n_done: int) -> None:
+            on_progress((n_done + of_start + (1.0 - of_start) * share) / len(CUTS))
+
+        for number, cut in enumerate(CUTS):
+            encoder = ColumnEncoder.learn(reference.frame[: round(cut * len(reference.y))], reference.choices)
+            X, on_cut = encoder.encode(reference.frame).X, partial(on_share, n_done=number)
+            how: dict[str, Any] = {"batch_size": batch_size, "cuts": (cut,), "on_progress": on_cut}
+            found = backtest(make_model(encoder), X, reference.y, **how)
+            looks += found.looks
+            later.update(found.later_classes)
+        evidence = measure_evidence(looks, len(reference.y), found.scale)
+        return replace(found, looks=tuple(looks), evidence=evidence, later_classes=tuple(sorted(later)))
 
     def require_order(self) -> None:
         """Raise a ParameterError if the rows have no order in time."""
@@ -698,10 +679,10 @@ class FitJob:
         if widths := {name: width for name, width in self._widths.items() if name in used}:
             settings["widths"] = widths
         settings |= {"feature_map": options.feature_map, "loss": options.loss, "max_ratio": options.max_ratio}
-        settings["error_of_constant"] = error_of_constant(self.reference)
+        settings["error_of_constant"] = float(np.nanmean(losses_of_constant(self.reference)))
+        settings["beats_constant"] = self.beats_constant
         if not self.reference.task.has_classes:
-            spread = float(np.abs(y - np.median(y)).mean())
-            return settings | {"task": REGRESSION, "error": self.error, "error_of_median": spread}
+            return settings | {"task": REGRESSION, "error": self.error}
         accuracy = None if self.error is None else 1.0 - self.error
         return settings | {"accuracy": accuracy, "largest_class": max(Counter(y.tolist()).values()) / len(y)}
 

@@ -568,15 +568,16 @@ def reference_error(settings: dict[str, Any]) -> float | None:
 
 
 def no_better_in_words(settings: dict[str, Any]) -> str:
-    """Say that a constant predicts held-out rows as well as the model; empty if it does not, or that is not known.
+    """Say that held-out rows do not show the model to be better than a constant; empty if they do, or are too few.
 
     Examples
     --------
-    >>> no_better_in_words({"accuracy": 0.8, "error_of_constant": 0.2})
-    'The model is no better than always predicting the most frequent class.'
+    >>> no_better_in_words({"accuracy": 0.8, "error_of_constant": 0.2, "beats_constant": False})
+    'By its error, the model is no better than always predicting the most frequent class.'
     """
-    error, of_constant = reference_error(settings), settings.get("error_of_constant")
-    if error is None or of_constant is None or error < round(of_constant, 12):
+    error = reference_error(settings)
+    if error is None or settings["beats_constant"]:
         return ""
-    constant = "most frequent class" if scale_of(settings).is_share else "median"
-    return f"The model is no better than always predicting the {constant}."
+    scale, how = scale_of(settings), "not clearly" if error < round(settings["error_of_constant"], 12) else "no"
+    constant = "most frequent class" if scale.is_share else "median"
+    return f"By its {scale.name}, the model is {how} better than always predicting the {constant}."

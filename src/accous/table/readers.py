@@ -45,8 +45,8 @@ _TEXT = pl.col(_ANY_NAME).str.strip_chars()
 # third of the time of this one to make it.
 _TEXT_OR_NULL = pl.when(~_TEXT.str.to_lowercase().is_in(_MISSING)).then(_TEXT)
 
-# Three numbers with something between them: what every form of a date has.
-_LIKE_A_DATE = r"\d\D+\d+\D+\d"
+# Three numbers with something between them, or the compact form of ISO 8601: what every form of a date has.
+_LIKE_A_DATE = r"\d\D+\d+\D+\d|\d{8}T\d{6}"
 
 
 def exactly(names: list[str]) -> Any:
