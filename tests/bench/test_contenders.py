@@ -173,7 +173,7 @@ def test_a_name_that_is_taken_is_refused(relative: Contender) -> None:
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(ParameterError, match=r"no contender 'OLR' \(did you mean 'OLRE'\?\): name one of FIX"):
+    with pytest.raises(ParameterError, match=r"'OLR' .*'OLRE'.* FIX"):
         make_contender("OLR")
     with pytest.raises(ParameterError, match="no contender 'mine'"):
         unregister("mine")
@@ -285,5 +285,5 @@ def test_the_limit_runs_in_a_spec_between_fix_and_the_oracle(write_spec: Callabl
 
 @pytest.mark.parametrize("alpha_0", [0.0, 1.0])
 def test_a_reference_of_one_part_is_refused(alpha_0: float) -> None:
-    with pytest.raises(DataError, match="densities of the two parts"):
+    with pytest.raises(DataError, match="densities"):
         Limit().know_parts(small_stream(alpha_0=alpha_0))

@@ -106,27 +106,27 @@ def data(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     ],
 )
 def test_offline_without_data_one_sentence_says_what_to_do(load: Any, file_name: str, cache: Path) -> None:
-    with pytest.raises(DataError, match=f"put {file_name}.* into a folder and set ACCOUS_DATA to it") as raised:
+    with pytest.raises(DataError, match=f"{file_name}.* set ACCOUS_DATA") as raised:
         load()
     assert "\n" not in str(raised.value)
 
 
 def test_one_stand_in_alone_is_not_mixed_with_the_real_thing(data: Path) -> None:
     np.savez(data / "cifar10_10k_jpeg.npz", X=np.zeros(1), y=np.zeros(1))
-    with pytest.raises(DataError, match="The stand-ins for CIFAR10-CINIC10 are not in ACCOUS_DATA"):
+    with pytest.raises(DataError, match=r"CIFAR10-CINIC10 .*ACCOUS_DATA"):
         load_cifar_cinic()
 
 
 def test_other_images_than_declared_are_refused(data: Path) -> None:
     path = data / "cifar10_10k_jpeg.npz"
     np.savez(path, X=np.zeros((10_000, 32, 32, 3), dtype=np.uint8), y=np.zeros(10_000))
-    with pytest.raises(DataError, match=r"cifar10_10k_jpeg.npz .* the hash of its arrays is"):
+    with pytest.raises(DataError, match=r"cifar10_10k_jpeg\.npz .*hash"):
         find_pool(CIFAR_JPEG)
     np.savez(path, X=np.zeros((10_000, 32, 32, 3)), y=np.zeros(10_000))
-    with pytest.raises(DataError, match="its images are float64 of shape"):
+    with pytest.raises(DataError, match="float64"):
         find_pool(CIFAR_JPEG)
     np.savez(path, X=np.zeros((1, 1)))
-    with pytest.raises(DataError, match="does not hold the arrays X, y"):
+    with pytest.raises(DataError, match="arrays X, y"):
         find_pool(CIFAR_JPEG)
     np.savez(path, X=np.array([{}], dtype=object), y=np.zeros(1))
     with pytest.raises(DataError, match="cannot be read"):
@@ -179,7 +179,7 @@ def test_published_files_may_lie_in_the_data_folder(data: Path, cache: Path) -> 
     assert [path.name for path in data.iterdir()] == ["tiny.bin"]
     (cache / "tiny.npz").unlink()
     (data / "tiny.bin").write_bytes(CONTENT[:-1] + b"?")
-    with pytest.raises(DataError, match=r"tiny.bin is not as published: its MD5 is"):
+    with pytest.raises(DataError, match=r"tiny\.bin .*MD5"):
         find_pool(tiny_pool())
 
 
@@ -188,7 +188,7 @@ def test_what_was_changed_in_the_cache_is_refused(cache: Path, server: str) -> N
     with np.load(cache / "tiny.npz") as file:
         arrays = dict(file)
     np.savez(cache / "tiny.npz", **(arrays | {"labels": np.array([2, 0, 2])}))
-    with pytest.raises(DataError, match=r"tiny.npz is damaged: delete it"):
+    with pytest.raises(DataError, match=r"tiny\.npz is damaged"):
         find_pool(tiny_pool())
 
 
@@ -269,12 +269,12 @@ def test_records_are_a_label_and_three_planes(tmp_path: Path) -> None:
 
 def test_torn_or_foreign_cifar_archives_are_named(tmp_path: Path) -> None:
     path = write_tar(tmp_path / "c.tar.gz", {"cifar-10-batches-bin/test_batch.bin": bytes(3074)})
-    with pytest.raises(DataError, match=r"c.tar.gz is truncated: its test batch has 3074 bytes"):
+    with pytest.raises(DataError, match=r"c\.tar\.gz is truncated: .*3074"):
         parse_cifar(path)
-    with pytest.raises(DataError, match=r"p.tar.gz cannot be read .*test_batch.bin.* not found"):
+    with pytest.raises(DataError, match=r"p\.tar\.gz .*test_batch\.bin"):
         parse_cifar(write_tar(tmp_path / "p.tar.gz", {"cifar-10-batches-py/test_batch": b"a pickle"}))
     path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(DataError, match=r"c.tar.gz cannot be read"):
+    with pytest.raises(DataError, match=r"c\.tar\.gz"):
         parse_cifar(path)
 
 
@@ -302,7 +302,7 @@ def test_imagenet_part_of_the_test_images(tmp_path: Path, prefix: str) -> None:
 
 
 def test_an_image_too_large_is_refused_before_it_is_unpacked() -> None:
-    with pytest.raises(DataError, match=r"a side may have at most 2048"):
+    with pytest.raises(DataError, match=r"2048"):
         read_png(png(np.zeros((1, 2049), dtype=np.uint8)), "it", "L")
 
 
@@ -357,7 +357,7 @@ def test_a_corrupt_portrait_is_named(data: Path) -> None:
     contents = portraits()
     name = "M/1945_City_High_1-6.png"
     write_folder(data, contents | {name: contents[name][:500]})
-    with pytest.raises(DataError, match=f"{name} is not a readable PNG image"):
+    with pytest.raises(DataError, match=f"{name} .*PNG"):
         load_yearbook()
 
 

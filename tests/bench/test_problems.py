@@ -153,7 +153,7 @@ def test_a_spec_chooses_the_backbone_and_the_tuning():
     assert set(tuned.options) - set(frozen.options) == {"cross_fit"}
     with pytest.raises(ParameterError, match=r"backbone must be .*'resnet34', got 'vgg'"):
         make(backbone="vgg")
-    with pytest.raises(ParameterError, match="cross_fit must be an integer"):
+    with pytest.raises(ParameterError, match="cross_fit must"):
         tuned.make(Setting("Squ", 5, 12, 3, {**OPTIONS, "cross_fit": "fold"}))
 
 

@@ -46,26 +46,26 @@ def test_every_measurement_has_five_seeds_and_predicts_first(name: str) -> None:
     ("old", "new", "complaint"),
     [
         ('"uLSIF"', '"uLSFI"', "no contender 'uLSFI'"),
-        ('"Squ"]', '"Sqr"]', "shifts has no 'Sqr', only Lin, Squ"),
-        ('["gaussian"]', '["gauss"]', "no data set 'gauss'"),
-        ("rounds = [24]", "rounds = [-24]", "rounds must be an integer of at least 1, got -24"),
-        ("rounds = [24]", "rounds = [24, 24]", "rounds names an entry twice"),
-        ("rounds = [24]", 'rounds = ["many"]', "rounds has 'many', which is not an integer"),
+        ('"Squ"]', '"Sqr"]', "shifts has no 'Sqr'"),
+        ('["gaussian"]', '["gauss"]', "'gauss'"),
+        ("rounds = [24]", "rounds = [-24]", "got -24"),
+        ("rounds = [24]", "rounds = [24, 24]", "rounds names"),
+        ("rounds = [24]", 'rounds = ["many"]', "rounds has 'many'"),
         ("batch_sizes = [5]", "batch_sizes = []", "batch_sizes is empty"),
         ("seeds = 2", "seeds = 0", "seeds is empty"),
-        ("seeds = 2", "seeds = [0, -1]", "seeds must be an integer of at least 0, got -1"),
+        ("seeds = 2", "seeds = [0, -1]", "got -1"),
         ("seeds = 2", "seeds = true", "seeds has True"),
-        ("seeds = 2", "seed = 2", "The spec has no 'seed' (did you mean 'seeds'"),
-        ("seeds = 2", "score_every = 0", "score_every must be an integer of at least 1"),
-        ("seeds = 2", 'record = ["weights"]', "record has no 'weights'"),
-        ("seeds = 2", 'record = ["regret"]', "The regret is known for moving_gaussian only"),
-        ("seeds = 2", 'plugins = ["mine.py"]', "there is no file 'mine.py' next to the spec"),
-        ("seeds = 2", "title = 3", "Cannot overwrite a value"),
-        ('title = "Small"', "title = 3", "title must be a text"),
-        ("n_features = 3", "n_columns = 3", "options.gaussian has no 'n_columns'"),
-        ("[options.gaussian]", "[options.gauss]", "no data set 'gauss'"),
+        ("seeds = 2", "seed = 2", "no 'seed' (did you mean 'seeds'"),
+        ("seeds = 2", "score_every = 0", "score_every must"),
+        ("seeds = 2", 'record = ["weights"]', "no 'weights'"),
+        ("seeds = 2", 'record = ["regret"]', "moving_gaussian only"),
+        ("seeds = 2", 'plugins = ["mine.py"]', "'mine.py'"),
+        ("seeds = 2", "title = 3", "overwrite"),
+        ('title = "Small"', "title = 3", "title must be"),
+        ("n_features = 3", "n_columns = 3", "'n_columns'"),
+        ("[options.gaussian]", "[options.gauss]", "'gauss'"),
         ("n_features = 3", "[parameters.accous]\nspeed = 3", "accous has no parameter 'speed'"),
-        ('"Squ"]', '"natural"]', "gaussian has the shifts Lin, Squ, Sin, Ber, none, Squ16"),
+        ('"Squ"]', '"natural"]', "Lin, Squ, Sin, Ber, none, Squ16"),
         ("seeds = 2", "seeds = = 2", "is not TOML"),
     ],
 )
@@ -110,15 +110,13 @@ def test_a_part_of_the_grid_can_be_chosen(write_spec: WriteSpec) -> None:
     spec = read_spec(write_spec())
     part = spec.only(contenders=["accous"], seeds=[1])
     assert {(run.names["contender"], run.names["seed"]) for run in part.runs()} == {("accous", 1)}
-    with pytest.raises(
-        ParameterError, match="'contenders' of the spec small has no 'KMM', only FIX, uLSIF, accous, oracle"
-    ):
+    with pytest.raises(ParameterError, match=r"'contenders' .*'KMM'"):
         spec.only(contenders=["KMM"])
 
 
 def test_a_plugin_that_fails_is_named(write_spec: WriteSpec, tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
-    with pytest.raises(ParameterError, match=r"plugins: broken.py cannot be loaded \(ZeroDivisionError"):
+    with pytest.raises(ParameterError, match=r"plugins: broken\.py .*ZeroDivisionError"):
         read_spec(write_spec(("seeds = 2", 'seeds = 2\nplugins = ["broken.py"]')))
 
 
@@ -135,5 +133,5 @@ def test_a_protocol_is_checked(write_spec: Callable[..., Path]) -> None:
     spec = read_spec(write_spec(("seeds = 2", 'seeds = 2\nprotocol = "batch_first"\none_step_every = 3')))
     assert {run.protocol for run in spec.runs()} == {"batch_first"}
     assert {run.measures.one_step_every for run in spec.runs()} == {3}
-    with pytest.raises(ParameterError, match=r"protocol has no 'batch first' \(did you mean 'batch_first'"):
+    with pytest.raises(ParameterError, match=r"protocol .*'batch first' .*'batch_first'"):
         read_spec(write_spec(("seeds = 2", 'seeds = 2\nprotocol = "batch first"')))

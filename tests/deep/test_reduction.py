@@ -110,7 +110,7 @@ def test_directions_without_variance_in_the_reference_say_nothing():
 def test_a_reference_without_variance_is_refused():
     for reference in (np.full((10, 3), 0.1, dtype=np.float32), np.zeros((10, 3), dtype=np.float32)):
         for n_components in (2, None):
-            with pytest.raises(DataError, match="all rows of the reference the same features"):
+            with pytest.raises(DataError, match="the same features"):
                 fit_reduction(reference, n_components, 5.0, seed=0)
     with pytest.raises(DataError, match="got 1 sample"):
         fit_reduction(np.ones((1, 3), dtype=np.float32), 2, 5.0, seed=0)
@@ -118,7 +118,7 @@ def test_a_reference_without_variance_is_refused():
 
 def test_another_width_is_refused():
     reduction = fit_reduction(correlated(20, 5), 3, 5.0, seed=0)
-    with pytest.raises(DataError, match="gives 4 features a row, but gave 5"):
+    with pytest.raises(DataError, match=r"4 features .* 5"):
         reduction.transform(correlated(2, 4))
 
 

@@ -239,7 +239,7 @@ def test_losses_and_directions():
         ("error_macro", ["a", "b"], "no metric"),
         ("error", None, "mean_absolute_error.*pinball:QUANTILE"),
         ("f1", ["a", "b", "c"], "f1_macro or f1:CLASS"),
-        ("f1:d", ["a", "b"], "classes are a, b"),
+        ("f1:d", ["a", "b"], "are a, b"),
         ("pinball", None, "no metric"),
         ("pinball:2", None, "above 0 and below 1"),
         ("cost", ["a", "b"], "no costs"),

@@ -86,7 +86,7 @@ def test_of_several_states_the_newest_counts(tmp_path, adapter, model, table):
     for pairs in ([first, second], [second, first, second], [second, None, first]):
         assert newest_states(("k", state) for state in pairs) == {"k": second}
     assert adapter.rows_seen(flushed) == adapter.rows_seen(second) == 62
-    with pytest.raises(CheckpointError, match="'k' is not one that accous wrote"):
+    with pytest.raises(CheckpointError, match="'k'"):
         newest_states([("k", b"torn")])
     # A stream's result, with several states of a key in folders of kinds, the older one last.
     folder = tmp_path / "stream" / "kind=state"
@@ -120,7 +120,7 @@ def test_pages():
         with pytest.raises(Exception, match="page of states"):
             unpack_page(damaged)
     assert hash_key("7") != hash_key(7)
-    with pytest.raises(DataError, match="type float cannot be stored"):
+    with pytest.raises(DataError, match="type float"):
         pack_page({1.5: b""})
 
 

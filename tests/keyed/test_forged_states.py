@@ -45,7 +45,7 @@ def test_the_seal_is_the_right_one(state):
 )
 def test_a_count_beyond_the_capacity_is_refused_before_anything_is_written(adapter, state, place, count):
     forged = _as_long_as_it_says(adapter, _with(state, place, bytes([count])))
-    with pytest.raises(CheckpointError, match="The state of key 'k' holds counts or numbers that accous never writes"):
+    with pytest.raises(CheckpointError, match=r"'k' .*never writes"):
         adapter.step_many({"k": forged}, ["k"], None, drifting(1, 0))
     with pytest.raises(CheckpointError, match="never writes"):
         adapter.readings({"k": forged})

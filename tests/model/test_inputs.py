@@ -196,9 +196,9 @@ def test_numbers_of_columns_rows_and_values_that_differ_are_named():
         with pytest.raises(DataError, match=r"2 features.* 3 features"):
             call(X[:, :2])
     for fit in (AdaptiveClassifier().fit, AdaptiveRegressor().fit):
-        with pytest.raises(DataError, match=f"{n} rows but y has {n - 3} labels"):
+        with pytest.raises(DataError, match=f"{n} rows .*{n - 3} labels"):
             fit(X, NUMBERS[:-3])
-    with pytest.raises(DataError, match=f"y has {n - 3} values for {n} rows"):
+    with pytest.raises(DataError, match=f"{n - 3} values .*{n} rows"):
         model.observe(X, NUMBERS[:-3])
     for each, labels in ((model, NUMBERS), (numbers, X[:, 1])):
         with pytest.raises(DataError, match=f"predicted has {n - 3} values for {n} rows"):
@@ -235,7 +235,7 @@ def test_the_advice_is_about_the_part_that_fails(model, kind, value):
     advice = 'pass estimator="auto"' if pd.isna(value) else pipeline  # those take missing values
     with pytest.raises(DataError, match=f"'height' .*{advice}"):
         model.fit(frame, NUMBERS)
-    with pytest.raises(DataError, match=r"'height' .*ratio estimator a transformer"):
+    with pytest.raises(DataError, match=r"'height' .*transformer"):
         OnlineDensityRatio().fit(frame)
 
 
@@ -384,7 +384,7 @@ def test_classes_with_few_rows_and_counters_in_rows_that_are_in_order():
     with pytest.warns(DataWarning, match="Class '2' has only 5 rows"):
         AdaptiveClassifier().fit(NOISY, np.where(np.arange(400) < 5, 2, NOISY_LABELS))
     counted = np.column_stack((NOISY, np.arange(400.0)))
-    with pytest.warns(DataWarning, match="Column 'x3' counts the rows"):
+    with pytest.warns(DataWarning, match="'x3' counts"):
         AdaptiveClassifier().fit(counted, NOISY_LABELS, order=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -150,7 +150,7 @@ def test_any_regressor_with_weights_and_frames():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"estimator": LogisticRegression()}, "estimator must be a regressor"),
+        ({"estimator": LogisticRegression()}, "a regressor"),
         ({"estimator": KNeighborsRegressor()}, "KNeighborsRegressor"),
         ({"alpha": 0.0}, "alpha must be"),
         ({"loss": "huber"}, "loss must be"),

@@ -89,7 +89,7 @@ def test_what_needs_an_extra_says_so(run, tmp_path):
     assert len(found) == len(REFUSALS), done.stdout + done.stderr
     for line, missing in zip(found, REFUSALS.values(), strict=True):
         assert line.startswith("MissingExtraError | ")
-        assert f"needs {missing}, which is not installed" in line
+        assert f"needs {missing}" in line
         assert "accous[cli]" in line
 
 

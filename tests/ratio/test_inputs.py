@@ -124,8 +124,8 @@ def test_a_value_that_is_not_finite_is_located(make, make_input, value, word):
 )
 def test_missing_objects_are_located(values):
     estimator = used(OnlineDensityRatio(), KINDS["pandas"])
-    assert_refused(estimator, pd.DataFrame(column_dict(height=values)), "Column 'height' holds NaN in row 2")
-    with pytest.raises(DataError, match="Column 'height' holds NaN in row 2"):
+    assert_refused(estimator, pd.DataFrame(column_dict(height=values)), "'height' holds NaN in row 2")
+    with pytest.raises(DataError, match="'height' holds NaN in row 2"):
         OnlineDensityRatio().fit(pl.DataFrame(column_dict(height=[1.0, 2.0, None, 3.0])))
     assert_refused(
         used(OnlineDensityRatio()), np.array([[1.0, None, 2.0]], dtype=object), "Column 1 holds NaN in row 0"

@@ -135,7 +135,7 @@ def test_a_width_chosen_for_one_batch_is_not_kept_for_the_next():
 
 
 def test_without_a_ridge_nothing_can_be_cross_validated():
-    with pytest.raises(ParameterError, match="width='cv' needs a ridge"):
+    with pytest.raises(ParameterError, match="needs a ridge"):
         KMM(ridge=0, width="cv").fit(normal_rows(20))
 
 

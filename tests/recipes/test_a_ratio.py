@@ -112,11 +112,11 @@ class GivenRatio(RatioEstimator):
         ({"of_reference": [1.0, np.nan, 1.0, -1.0]}, "row 1 of the reference"),
         ({"of_reference": [1.0, 1.0, 1.0, -1.0]}, "row 3 of the reference"),
         ({"of_reference": [1.0, np.inf, 1.0, 1.0]}, "row 1 of the reference"),
-        ({"of_reference": [1.0, 1.0, 1.0]}, "4 rows of the reference"),
-        ({"of_reference": 1.0}, "4 rows of the reference"),
+        ({"of_reference": [1.0, 1.0, 1.0]}, "4 rows"),
+        ({"of_reference": 1.0}, "4 rows"),
         ({"of_reference": ["a", "b", "c", "d"]}, "the reference"),
         ({"of_batch": [1.0, np.nan]}, "row 1 of the batch"),
-        ({"of_batch": [1.0, 2.0, 3.0]}, "2 rows of the batch"),
+        ({"of_batch": [1.0, 2.0, 3.0]}, "2 rows"),
     ],
 )
 def test_its_ratios_are_checked_in_each_round(options, place):

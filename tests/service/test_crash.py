@@ -125,8 +125,8 @@ def test_a_torn_last_record_is_cut_off_and_reported(forks, model, numbers):
     with serving(forks, model) as server:
         assert server.client.get("/readyz").json()["rounds"] == 1
         assert server.step(numbers.rows[1:2])["round"] == 2
-    assert "Cut off 16 bytes at the end of the log" in server.stderr
-    assert "Learned again from 1 batch of the log" in server.stderr
+    assert "Cut off 16 bytes" in server.stderr
+    assert "from 1 batch" in server.stderr
 
 
 def test_a_full_disk_refuses_the_batch_and_the_model_stays(forks, model, numbers):
@@ -173,7 +173,7 @@ def test_the_log_of_another_model_is_not_run(forks, model, numbers, tmp_path):
     with serving(forks, fresh) as server:
         assert server.client.get("/readyz").json()["rounds"] == 0
     assert len(list((fresh / "service").glob("batches.log.*"))) == 1
-    assert "belongs to another model" in server.stderr
+    assert "another model" in server.stderr
 
 
 def test_damage_before_the_end_of_the_log_stops_the_start(forks, model, numbers):
@@ -186,7 +186,7 @@ def test_damage_before_the_end_of_the_log_stops_the_start(forks, model, numbers)
     content[100] ^= 1
     path.write_bytes(content)
     done = forks.run("accous", "serve", model, "--port", "0", check=1)
-    assert "batches.log is damaged at byte 59" in done.stderr
+    assert "damaged at byte 59" in done.stderr
     assert path.read_bytes() == bytes(content)
 
 

@@ -44,5 +44,5 @@ def test_a_damaged_file_is_refused(tmp_path):
 
 
 def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(CheckpointError, match="is missing, so a repeated request could count twice"):
+    with pytest.raises(CheckpointError, match="is missing"):
         load_idempotency(tmp_path / "idempotency.bin", "log")

@@ -86,11 +86,11 @@ def test_a_client_of_triton_can_read_what_was_refused(triton):
     http, client = triton
     tensor = http.InferInput("x0", [2], "FP64")
     tensor.set_data_from_numpy(np.zeros(2))
-    with pytest.raises(http.InferenceServerException, match="has no column 'x1'"):
+    with pytest.raises(http.InferenceServerException, match="column 'x1'"):
         client.infer("credit", [tensor])
-    with pytest.raises(http.InferenceServerException, match="There is one model here"):
+    with pytest.raises(http.InferenceServerException, match="one model here"):
         client.get_model_metadata("other")
-    with pytest.raises(http.InferenceServerException, match="There is nothing at this address"):
+    with pytest.raises(http.InferenceServerException, match="nothing at this address"):
         client.get_model_config("credit")
 
 

@@ -232,22 +232,22 @@ def test_wrong_tables_are_refused_with_a_sentence(spark, folder):
 
     path, _ = folder
     df = spark.read.parquet(str(path / "in"))
-    with pytest.raises(DataError, match="no column 'store' for the keys"):
+    with pytest.raises(DataError, match="'store' for the keys"):
         adapt_table(spark, df, path / "model", key="store")
-    with pytest.raises(DataError, match=r"has the type double: cast it to string or bigint"):
+    with pytest.raises(DataError, match=r"type double"):
         adapt_table(spark, df, path / "model", key="x0")
     with pytest.raises(Exception, match="no column 'x1'"):
         adapt_table(spark, df.drop("x1"), path / "model", key="shop", buckets=1).count()
     from pyspark.sql import functions
 
     nulls = df.withColumn("shop", functions.when(df.number > 5, df.shop))
-    with pytest.raises(Exception, match="keys holds None in row"):
+    with pytest.raises(Exception, match="None in row"):
         adapt_table(spark, nulls, path / "model", key="shop", buckets=1).count()
-    with pytest.raises(DataError, match="The rows have no column 'when' for the times"):
+    with pytest.raises(DataError, match="'when' for the times"):
         adapt_table(spark, df, path / "model", key="shop", time="when")
-    with pytest.raises(DataError, match="The column of keys is called 'state', as is a column of the result"):
+    with pytest.raises(DataError, match="called 'state'"):
         adapt_table(spark, df.withColumnRenamed("shop", "state"), path / "model", key="state")
-    with pytest.raises(DataError, match="to resume from have no column 'state'"):
+    with pytest.raises(DataError, match=r"resume .*'state'"):
         adapt_table(spark, df, path / "model", key="shop", resume=df)
 
 
@@ -257,7 +257,7 @@ def test_a_missing_key_in_a_stream_is_named(spark, folder, tmp_path):
     (tmp_path / "in").mkdir()
     numbered = rows.head(50).assign(shop=pd.array([None, *range(49)], dtype="Int64"))
     numbered.to_parquet(tmp_path / "in" / "rows.parquet", index=False)
-    with pytest.raises(Exception, match="The key is missing in row"):
+    with pytest.raises(Exception, match="missing in row"):
         follow(spark, tmp_path, "holes", buckets=1)
 
 
@@ -296,7 +296,7 @@ def test_states_that_were_not_taken_over_yet_are_asked_for_again(spark, tmp_path
 
     checkpoint = tmp_path / "checkpoint"
     keep_layout(spark, str(checkpoint), layout(is_resumed=True))
-    with pytest.raises(CheckpointError, match="its first micro-batch is not over: start it with the same states again"):
+    with pytest.raises(CheckpointError, match="first micro-batch"):
         keep_layout(spark, str(checkpoint), layout())
     (checkpoint / "commits").mkdir()
     (checkpoint / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')

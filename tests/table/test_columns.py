@@ -108,7 +108,7 @@ def test_dates_without_their_cycle_in_the_reference_are_left_out():
 
 
 def test_numbers_that_are_too_large_are_refused_before_anything_is_computed_with_them():
-    with pytest.raises(DataError, match="holds 1e\\+308, too large to compute with"):
+    with pytest.raises(DataError, match="1e\\+308"):
         ColumnEncoder.learn(pl.DataFrame({"age": [1e308] * 6 + [2.0, 3.0]}), Choices())
 
 
@@ -207,27 +207,24 @@ def test_trees_read_many_levels_as_ranks_by_frequency(n_levels):
 
 
 @pytest.mark.parametrize(
-    ("values", "reason"),
+    ("values", "what", "option_helps"),
     [
-        ([f"person {row}" for row in range(N_ROWS)], "text with 200 different values, all of them rare"),
-        (
-            ["Smith" if row % 3 == 0 else f"name {row}" for row in range(N_ROWS)],
-            "text with 134 different values, most of them rare; use it with --categorical c",
-        ),
-        ([None if row % 50 else "holiday" for row in range(N_ROWS)], "a value in only 4 rows of 200"),
-        (
-            [f"the parcel number {row} came too late" for row in range(N_ROWS)],
-            "free text: 7 words on average, 200 different texts",
-        ),
+        ([f"person {row}" for row in range(N_ROWS)], "200 different values", False),
+        (["Smith" if row % 3 == 0 else f"name {row}" for row in range(N_ROWS)], "134 different values", True),
+        ([None if row % 50 else "holiday" for row in range(N_ROWS)], "4 rows of 200", False),
+        ([f"the parcel number {row} came too late" for row in range(N_ROWS)], "free text: 7 words", False),
     ],
     ids=["names", "some frequent", "nearly empty", "sentences"],
 )
-def test_texts_are_left_out_with_what_they_are(values, reason):
+def test_texts_are_left_out_with_what_they_are(values, what, option_helps):
     frame = pl.DataFrame({"x": np.arange(float(N_ROWS)), "c": texts(values)})
-    assert ColumnEncoder.learn(frame, Choices()).plans[1] == LeftOutColumn("c", reason)
+    plan = ColumnEncoder.learn(frame, Choices()).plans[1]
+    assert isinstance(plan, LeftOutColumn)
+    assert what in plan.reason
+    assert ("--categorical c" in plan.reason) is option_helps
     # The option that the reason names does what it says, and where it names none, the option would not help.
     forced = ColumnEncoder.learn(frame, Choices(categorical=("c",))).plans[1]
-    assert isinstance(forced, CategoryColumn) is ("--categorical" in reason)
+    assert isinstance(forced, CategoryColumn) is option_helps
 
 
 def test_numbers_alone_are_passed_on():
