@@ -90,3 +90,11 @@ def test_the_wheel_holds_the_package_and_the_licence(tmp_path):
     }  # fmt: skip
     versions = [line.rpartition(" ")[2] for line in metadata.get_all("Classifier") if "Python :: 3." in line]
     assert versions == ["3.11", "3.12", "3.13"]
+
+
+def test_a_release_has_one_version_everywhere():
+    version = PROJECT["version"]
+    bench = tomllib.loads((ROOT / "bench" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert bench["version"] == version
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\n## [{version}] - " in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

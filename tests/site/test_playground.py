@@ -1,47 +1,16 @@
 """The page where readers move the drift, in a real browser, from a file and offline."""
 
-import shutil
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-selenium = pytest.importorskip("selenium", reason="needs selenium: pip install selenium")
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-DRIVER = shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        BROWSER is None or DRIVER is None,
-        reason="needs chromium and its driver: install both, for example by apt install chromium chromium-driver",
-    ),
-]
-
-
-@pytest.fixture(scope="module")
-def browser(site, tmp_path_factory):
-    """A browser that shows the page of the built site, from a file and without a network."""
-    from selenium.webdriver import Chrome, ChromeOptions, ChromeService
-
-    options = ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"):
-        options.add_argument(flag)
-    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
-    options.add_argument("--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE localhost , EXCLUDE 127.0.0.1")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    browser = Chrome(options=options, service=ChromeService(DRIVER))
-    try:
-        browser.get((site / "explanation" / "playground.html").as_uri())
-        yield browser
-    finally:
-        browser.quit()
+pytestmark = [pytest.mark.slow]
 
 
 @pytest.fixture
-def playground(browser):
+def playground(browser, site):
     """The page as it is when it has just been opened."""
-    browser.find_element("css selector", ".playground button").click()
+    browser.get((site / "explanation" / "playground.html").as_uri())
     return browser
 
 

@@ -54,6 +54,14 @@ def test_a_sentence_has_one_number():
     assert crowded == []
 
 
+def test_the_readme_shows_real_rows_first_and_is_quick_to_try():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert text.index('src="docs/images/demo.png"') < text.index("```python")
+    assert text.index("<!-- table gallery errors -->") < text.index("simulated streams")
+    blocks = [[line for line in fence["code"].splitlines() if line] for fence in FENCE.finditer(text)]
+    assert [len(block) for block in blocks] == [2, 9, 6]
+
+
 def test_the_changelog_tells_a_version_in_sixty_lines():
     versions = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
     assert [version.partition("\n")[0] for version in versions if len(version.splitlines()) > 60] == []
