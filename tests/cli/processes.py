@@ -2,15 +2,15 @@
 
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from accous.table.store import STORE_NAME
+from accous.table.store import STORE_NAME, Store
 from tests.forks import SOURCES
 
 ENVIRONMENT = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "PYTHONPATH": SOURCES}
@@ -53,9 +53,9 @@ def put_files(folder: Path, files: dict[str, bytes]) -> None:
 
 def rows_of_store(folder: Path) -> list[tuple[Any, ...]]:
     """What a model's folder remembers of its predictions, but for the day."""
-    connection = sqlite3.connect(folder / STORE_NAME)
-    try:
-        columns = [name for _, name, *_ in connection.execute("PRAGMA table_info(predictions)") if name != "day"]
-        return connection.execute(f"SELECT {', '.join(columns)} FROM predictions ORDER BY id").fetchall()
-    finally:
-        connection.close()
+    with TemporaryDirectory() as copy:
+        shutil.copy(folder / STORE_NAME, copy)
+        with Store.open(Path(copy), None) as store:
+            store._unpack()
+            columns = [name for _, name, *_ in store._rows("PRAGMA table_info(predictions)") if name != "day"]
+            return store._rows(f"SELECT {', '.join(columns)} FROM predictions ORDER BY id")

@@ -662,7 +662,8 @@ class PredictJob(_PredictingJob):
         self._counts: NDArray[np.int64] = np.zeros(len(self.table_model.form.names), dtype=np.int64)
         self._sum = 0.0
         self.is_remembered = os.access(options.model, os.W_OK)
-        self._ids: list[NDArray[np.int64]] = []
+        self._ids: list[tuple[int, int]] = []  # the first and the last one of a run of ids
+        self._n_since_prune = 0
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> bool:
         """Predict all rows; return whether the end was reached.
@@ -695,7 +696,7 @@ class PredictJob(_PredictingJob):
         """Forget what is old, and predictions that nobody sees."""
         with store:
             if not (is_done or self._is_direct):
-                store.drop([(int(ids[0]), int(ids[-1])) for ids in self._ids])
+                store.drop(self._ids)
             store.prune(keep_days=self.table_model.stored.keep_days)
 
     def _remember(self, rows: PendingRows, result: RoundResult, store: Store | None) -> NamedRows:
@@ -705,11 +706,16 @@ class PredictJob(_PredictingJob):
             return NamedRows(rows, 0, len(rows), None, options.key, self.kept)
         with store.changing():
             ids = ids_from(store.next_id(in_state=False), len(rows))
-            self._ids.append(ids)
-            source = identify_source(options.rows, store.sources()) or int(self._ids[0][0])
+            is_next = bool(self._ids) and self._ids[-1][1] + ID_STEP == ids[0]
+            self._ids.append((self._ids.pop()[0] if is_next else int(ids[0]), int(ids[-1])))
+            source = identify_source(options.rows, store.sources()) or self._ids[0][0]
             named = NamedRows(rows, 0, len(rows), ids, options.key, self.kept)
             found = named.to_store(source, result.rounds, result.scores, table_model.form, table_model.encoder)
             store.add_predictions(found, learned=False)
+            self._n_since_prune += len(rows)
+            if self._n_since_prune >= _ROWS_BETWEEN_PRUNES:
+                self._n_since_prune = 0
+                store.prune(keep_days=self.table_model.stored.keep_days)
         return named
 
     def summary(self) -> dict[str, Any]:

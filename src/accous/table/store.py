@@ -51,6 +51,20 @@ _SCHEMA = (
     label_batch INTEGER,
     earlier TEXT
 )""",
+    # Many rows that were predicted together: what nobody looks for costs a tenth of a row each.
+    """CREATE TABLE blocks (
+    first_id INTEGER PRIMARY KEY,
+    last_id INTEGER NOT NULL,
+    source INTEGER NOT NULL,
+    learned INTEGER NOT NULL,
+    day INTEGER NOT NULL,
+    lines BLOB NOT NULL,
+    rounds BLOB NOT NULL,
+    keys TEXT NOT NULL,
+    predicted TEXT NOT NULL,
+    scores BLOB NOT NULL,
+    features TEXT
+)""",
     "CREATE INDEX by_key ON predictions (key) WHERE key IS NOT NULL",
     "CREATE INDEX by_line ON predictions (source, line)",
     "CREATE INDEX by_asked ON predictions (asked_batch) WHERE asked_batch IS NOT NULL",
@@ -72,6 +86,8 @@ _TYPES: dict[str, Any] = {
     "label_batch": pl.Int64,
 }
 _COLUMNS = ", ".join(f"p.{name}" for name in _TYPES)
+_FEWEST_OF_BLOCK, _MOST_OF_BLOCK, _BYTES_OF_BLOCK = 64, 4096, 4 << 20
+_IN_BLOCK = ("first_id", "last_id", "source", "learned", "day", "lines", "rounds", "keys", "predicted", "scores")
 
 
 @contextmanager
@@ -87,7 +103,7 @@ def _plainly(path: Path) -> Iterator[None]:
         if any(word in str(error) for word in ("full", "disk", "readonly", "unable to open")):
             advice = "free some space, or change the permissions"
             raise CheckpointError(f"Cannot write to {path} ({error}): {advice}.") from None
-        raise CheckpointError(f"{path} cannot be used ({error}): {_ADVICE}.") from None
+        raise CheckpointError(f"{path} cannot be used ({' '.join(str(error).split())}): {_ADVICE}.") from None
     except Exception as error:
         # Also of polars and json: values have other types than accous writes.
         what = str(error) if isinstance(error, sqlite3.Error) else type(error).__name__
@@ -232,6 +248,39 @@ def unpack_scores(packed: Sequence[bytes | None], width: int) -> FloatArray:
         if each is not None and len(each) == 8 * width:
             found[row] = np.frombuffer(each, dtype="<f8")
     return found
+
+
+# --- Blocks: rows of one source with consecutive ids, as one row of the file until one of them is looked for
+
+
+def _can_be_block(rows: pl.DataFrame) -> bool:
+    if rows.height < _FEWEST_OF_BLOCK or "label" in rows.columns:
+        return False
+    is_whole = rows.select("scores", "features").null_count().row(0) == (0, 0)
+    n_ids = (rows["id"][-1] - rows["id"][0]) // ID_STEP + 1
+    return is_whole and n_ids == rows.height and rows["source"].n_unique() == rows["scores"].bin.size().n_unique() == 1
+
+
+def _pack_block(rows: pl.DataFrame) -> tuple[Any, ...]:
+    first = rows.row(0, named=True)
+    packed = (rows[name].to_numpy().astype("<i8").tobytes() for name in ("line", "round"))
+    texts = (json.dumps(rows[name].to_list()) for name in ("key", "predicted"))
+    lists = b"".join(rows["scores"].to_list()), "\n".join(rows["features"].to_list())
+    return (first["id"], rows["id"][-1], first["source"], first["learned"], first["day"], *packed, *texts, *lists)
+
+
+def _unpack_block(block: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    first, last, source, learned, day, lines, rounds, keys, predicted, scores, features = block
+    ids = range(first, last + 1, ID_STEP)
+    if len(lines) != 8 * len(ids):
+        raise ValueError("a block has another number of rows")
+    numbers = (np.frombuffer(each, dtype="<i8").tolist() for each in (lines, rounds))
+    width = len(scores) // len(ids)
+    of_rows = [scores[start : start + width] for start in range(0, len(scores), width)] if width else [b""] * len(ids)
+    texts = [None] * len(ids) if features is None else features.split("\n")
+    columns = (ids, json.loads(keys), *numbers, json.loads(predicted), of_rows, texts)
+    for number, key, line, played, answer, packed, text in zip(*columns, strict=True):
+        yield number, key, source, line, played, learned, day, answer, packed, text
 
 
 # --- The store
@@ -413,13 +462,16 @@ class Store:
 
     def _take_back(self, position: StorePosition) -> None:
         """Forget what the saved state does not contain."""
-        (last,) = self._one("SELECT max(id) FROM predictions WHERE id > ? AND id % 2 = 0", position.last_id)
+        beyond = "SELECT 1 FROM predictions WHERE id > ?1 AND id % 2 = 0"
+        beyond += " UNION ALL SELECT 1 FROM blocks WHERE last_id > ?1 AND last_id % 2 = 0 LIMIT 1"
         asked = f"FROM predictions WHERE asked_batch IS NOT NULL AND source = {SERVED} AND id > ?"
         is_asked = bool(self._rows(f"SELECT 1 {asked} LIMIT 1", position.asked_id))
-        if last is None and not is_asked and (self._last_batch() or 0) <= position.n_batches:
+        is_beyond = is_asked or bool(self._rows(beyond, position.last_id))
+        if not is_beyond and (self._last_batch() or 0) <= position.n_batches:
             return
         with self.changing():
             self._run("DELETE FROM predictions WHERE id > ? AND id % 2 = 0", position.last_id)
+            self._run("DELETE FROM blocks WHERE last_id > ? AND last_id % 2 = 0", position.last_id)
             forget = "UPDATE predictions SET asked = NULL, asked_batch = NULL WHERE id IN"
             self._run(f"{forget} (SELECT id {asked})", position.asked_id)
             while (self._last_batch() or 0) > position.n_batches:
@@ -430,13 +482,14 @@ class Store:
 
     def next_id(self, *, in_state: bool = True) -> int:
         """Return the id of the next prediction, of one that the saved state counts or not."""
-        (last,) = self._one("SELECT max(id) FROM predictions")
-        number = int(max(self._start - 1, self.position.last_id, last or 0)) + 1
+        last = self._last_id()
+        number = int(max(self._start - 1, self.position.last_id, last)) + 1
         return number + (number % ID_STEP == int(in_state))
 
     def sources(self) -> list[int]:
         """Return the numbers of all files whose rows are here."""
-        return [int(source) for (source,) in self._rows(_DISTINCT_SOURCES)]
+        found = self._rows(f"SELECT source FROM blocks UNION SELECT * FROM ({_DISTINCT_SOURCES})")
+        return [int(source) for (source,) in found]
 
     def add_predictions(self, rows: pl.DataFrame, *, learned: bool) -> None:
         """Remember predictions.
@@ -453,33 +506,56 @@ class Store:
         if not rows.height:
             return
         rows = rows.with_columns(learned=pl.lit(int(learned)), day=pl.lit(self._today()))
-        names: tuple[str, ...] = _ADDED
-        if "label" in rows.columns:
-            names = (*_ADDED, "label", "label_batch")
-            rows = rows.with_columns(label_batch=pl.when(pl.col("label").is_not_null()).then(0))
-        marks = ", ".join("?" * len(names))
         with self.changing():
-            self._run_many(
-                f"INSERT INTO predictions ({', '.join(names)}) VALUES ({marks})", rows.select(names).iter_rows()
-            )
+            if _can_be_block(rows):
+                longest = int(rows["features"].str.len_bytes().max() or 1)
+                size = min(_MOST_OF_BLOCK, max(1, _BYTES_OF_BLOCK // longest))
+                self._insert("blocks", (*_IN_BLOCK, "features"), map(_pack_block, rows.iter_slices(size)))
+            else:
+                names: tuple[str, ...] = _ADDED
+                if "label" in rows.columns:
+                    names = (*_ADDED, "label", "label_batch")
+                    rows = rows.with_columns(label_batch=pl.when(pl.col("label").is_not_null()).then(0))
+                self._insert("predictions", names, rows.select(names).iter_rows())
         if rows["id"][-1] % ID_STEP == 0:
             self.position = replace(self.position, last_id=int(rows["id"][-1]))
+
+    def _insert(self, table: str, names: Sequence[str], values: Iterable[tuple[Any, ...]]) -> None:
+        self._run_many(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", values)
+
+    def _unpack(self) -> None:
+        """Make rows of the blocks, before one of them is looked for."""
+        if not self._rows("SELECT 1 FROM blocks LIMIT 1"):
+            return
+        first = f"SELECT {', '.join(_IN_BLOCK)}, features FROM blocks ORDER BY first_id LIMIT 1"
+        with self.changing():
+            while block := self._rows(first):
+                self._insert("predictions", _ADDED, _unpack_block(block[0]))
+                self._run("DELETE FROM blocks WHERE first_id = ?", block[0][0])
+
+    def _last_id(self) -> int:
+        both = "SELECT max(id) AS id FROM predictions UNION ALL SELECT max(last_id) FROM blocks"
+        return int(self._one(f"SELECT max(id) FROM ({both})")[0] or 0)
 
     def _today(self) -> int:
         return int(self._clock() // _SECONDS_OF_DAY)
 
     def has_learned(self, source: int) -> bool:
         """Whether rows of a file are here that the model has learned from."""
-        return bool(self._rows("SELECT 1 FROM predictions WHERE source = ? AND learned LIMIT 1", source))
+        where = "WHERE source = ? AND learned"
+        found = f"SELECT 1 FROM predictions {where} UNION ALL SELECT 1 FROM blocks {where} LIMIT 1"
+        return bool(self._rows(found, source, source))
 
     def drop(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Forget rows that no state counts, from one id to another: their predictions were never seen."""
         with self.changing():
             for pair in ranges:
                 self._run("DELETE FROM predictions WHERE id BETWEEN ? AND ? AND id % 2 = 1", *pair)
+                self._run("DELETE FROM blocks WHERE first_id BETWEEN ? AND ? AND first_id % 2 = 1", *pair)
 
     def repeated_key(self, number: int) -> str | None:
         """Return a key that several rows have, from an id on; None if there is none."""
+        self._unpack()
         found = self._rows(
             "SELECT key FROM predictions WHERE key IS NOT NULL AND id >= ? GROUP BY key HAVING count(*) > 1 LIMIT 1",
             number,
@@ -506,6 +582,7 @@ class Store:
         DataError
             If lines of several files were predicted and ``source`` does not say which is meant.
         """
+        self._unpack()
         with self._given(labels, is_number=by != "key"):
             if by == "line" and source is None:
                 source = self._source_of_lines()
@@ -606,6 +683,7 @@ class Store:
         DataError
             If a row is not here, or was asked for before.
         """
+        self._unpack()
         with self.changing():
             (last,) = self._one("SELECT max(asked_batch) FROM predictions WHERE asked_batch IS NOT NULL")
             batch = (last or 0) + 1
@@ -617,6 +695,7 @@ class Store:
 
     def served_since(self, number: int) -> pl.DataFrame:
         """Return the rows that came to a service after an id and have no label, in their order."""
+        self._unpack()
         columns = ("id", "key", "line", "round", "predicted")
         return self._frame(
             {name: _TYPES[name] for name in columns},
@@ -638,35 +717,30 @@ class Store:
 
     def forget(self, keys: Sequence[str]) -> int:
         """Delete all rows with these keys, and what was written of them; return how many there were."""
+        self._unpack()
         with self.changing():
             return sum(self._run("DELETE FROM predictions WHERE key = ?", key) for key in keys)
 
     def prune(
         self, *, keep_days: int | None = None, most_rows: int = MOST_ROWS, most_features: int = MOST_FEATURES
-    ) -> int:
-        """Delete rows that are older than so many days, and the oldest if there are too many; return how many.
+    ) -> None:
+        """Delete rows that are older than so many days, and the oldest if there are too many.
 
-        The features of rows that are not among the last ``most_features`` go too, unless a label was asked for.
+        The features of rows that are not among the last ``most_features`` go too, unless a label was asked for. Blocks
+        go as a whole, once all of their rows may.
         """
-        keep_days = self.position.keep_days if keep_days is None else keep_days
+        oldest_day = self._today() - (self.position.keep_days if keep_days is None else keep_days)
         with self.changing():
-            n_deleted = 0
+            last = self._last_id()
             # Ids rise with time: rows are deleted from the first on, without a look at all of them.
-            young = self._rows(
-                "SELECT id FROM predictions WHERE day >= ? ORDER BY id LIMIT 1", self._today() - keep_days
-            )
-            oldest, values = ("id < ?", young[0]) if young else ("true", ())
-            n_deleted += self._run(f"DELETE FROM predictions WHERE {oldest}", *values)
-            n_more = self._one("SELECT count(*) FROM predictions")[0] - most_rows
-            if n_more > 0:
-                oldest = "SELECT id FROM predictions ORDER BY id LIMIT ?"
-                n_deleted += self._run(f"DELETE FROM predictions WHERE id IN ({oldest})", n_more)
-            (last,) = self._one("SELECT max(id) FROM predictions")
-            self._run(
-                "UPDATE predictions SET features = NULL WHERE id <= ? AND features IS NOT NULL AND asked IS NULL",
-                (last or 0) - ID_STEP * most_features,
-            )
-        return n_deleted
+            young = self._rows("SELECT id FROM predictions WHERE day >= ? ORDER BY id LIMIT 1", oldest_day)
+            end = max(young[0][0] if young else last + 1, last - ID_STEP * most_rows + 1)
+            self._run("DELETE FROM predictions WHERE id < ?", end)
+            self._run("DELETE FROM blocks WHERE day < ? OR last_id <= ?", oldest_day, last - ID_STEP * most_rows)
+            end = last - ID_STEP * most_features
+            forget = "SET features = NULL WHERE features IS NOT NULL AND"
+            self._run(f"UPDATE predictions {forget} asked IS NULL AND id <= ?", end)
+            self._run(f"UPDATE blocks {forget} last_id <= ?", end)
 
     # --- SQL
 
