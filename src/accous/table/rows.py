@@ -217,7 +217,7 @@ def write_rejects(bad_rows: list[BadRow], path: str) -> None:
 # --- Rows as they are remembered with their predictions: the columns that the model uses, as JSON
 
 
-def features_to_json(frame: pl.DataFrame, encoder: ColumnEncoder) -> list[str]:
+def features_to_json(frame: pl.DataFrame, encoder: ColumnEncoder) -> pl.Series:
     """Return the columns that a model uses as one JSON object a row: numbers, and text for all the rest.
 
     Columns that were constant in the reference are among them: a model that learns from labels may use them.
@@ -225,7 +225,7 @@ def features_to_json(frame: pl.DataFrame, encoder: ColumnEncoder) -> list[str]:
     constants = [name for name in encoder.constants if name in frame.columns and is_usable(frame.schema[name])]
     columns = [_plain_column(frame[plan.name], plan) for plan in encoder.used]
     columns += [to_texts(frame[name]).alias(name) for name in constants]
-    return pl.DataFrame(columns).write_ndjson().splitlines()
+    return pl.DataFrame(columns).select(pl.struct(pl.all()).struct.json_encode()).to_series()
 
 
 def _plain_column(column: pl.Series, plan: ColumnPlan) -> pl.Series:
@@ -413,13 +413,10 @@ class NamedRows:
                 "line": self.rows.lines[self.start : self.stop],
                 "round": rounds,
                 **stored_scores(scores, form),
-                "features": [
-                    text
-                    for piece in self.rows.pieces_of_table(self.start, self.stop)
-                    for text in features_to_json(piece, encoder)
-                ],
-            },
-            schema_overrides={"features": pl.String},
+                "features": pl.concat(
+                    [features_to_json(piece, encoder) for piece in self.rows.pieces_of_table(self.start, self.stop)]
+                ),
+            }
         )
 
 

@@ -265,7 +265,7 @@ def _pack_block(rows: pl.DataFrame) -> tuple[Any, ...]:
     first = rows.row(0, named=True)
     packed = (rows[name].to_numpy().astype("<i8").tobytes() for name in ("line", "round"))
     texts = (json.dumps(rows[name].to_list()) for name in ("key", "predicted"))
-    lists = b"".join(rows["scores"].to_list()), "\n".join(rows["features"].to_list())
+    lists = b"".join(rows["scores"].to_list()), rows["features"].str.join("\n").item()
     return (first["id"], rows["id"][-1], first["source"], first["learned"], first["day"], *packed, *texts, *lists)
 
 
