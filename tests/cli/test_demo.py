@@ -1,5 +1,6 @@
 """`accous demo` prints honest numbers and draws a picture; the root command, and what is compiled before it runs."""
 
+import gc
 import io
 import json
 import os
@@ -280,6 +281,17 @@ def test_the_notice_is_shown_once_where_something_is_compiled(is_terminal):
     assert said.count("Compiling inner loops") == 1
     assert "Compiling took" in said
     assert "Compiling" not in notice(force_terminal=is_terminal)
+
+
+@needs_compilation
+@pytest.mark.usefixtures("new_kernel")
+def test_nothing_is_collected_while_the_compiler_runs_and_the_notice_says_its_seconds(monkeypatch):
+    clock, is_collecting = iter([3.0, 7.5]), []
+    monkeypatch.setattr(
+        "accous.cli.options.time.process_time", lambda: is_collecting.append(gc.isenabled()) or next(clock)
+    )
+    assert "Compiling took 4.5 seconds." in notice()
+    assert (is_collecting, gc.isenabled()) == ([False, False], True)
 
 
 @pytest.mark.usefixtures("new_kernel")

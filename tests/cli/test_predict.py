@@ -11,7 +11,9 @@ import pytest
 
 import accous
 from accous.cli import main
-from accous.table.store import STORE_NAME
+from accous.table.adapt import PredictJob
+from accous.table.options import PredictOptions
+from accous.table.store import ID_STEP, STORE_NAME, Store
 from tests.cli.processes import files_of, put_files
 from tests.cli.tables import fit_model, make_tables
 
@@ -66,6 +68,18 @@ def test_the_first_round_of_adapt_gives_the_same_rows():
     assert main(PREDICT) == 0
     assert main(["adapt", "model", "rows.csv", "-o", "adapted.csv", "--batch-size", "100"]) == 0
     assert pl.read_csv("out.csv").drop("id", "round").equals(pl.read_csv("adapted.csv").drop("id", "round"))
+
+
+def test_a_long_table_leaves_no_trace_of_its_length_in_memory_and_old_rows_go_meanwhile(fitted, monkeypatch):
+    fitted["rows"].write_parquet("rows.parquet")
+    monkeypatch.setattr("accous.table.readers._MOST_ROWS", 10)
+    monkeypatch.setattr("accous.table.adapt._ROWS_BETWEEN_PRUNES", 30)
+    n_prunes, prune = [], Store.prune
+    monkeypatch.setattr(Store, "prune", lambda store, **rules: n_prunes.append(1) or prune(store, **rules))
+    job = PredictJob(PredictOptions(model=Path("model"), rows="rows.parquet", output="out.csv"))
+    assert job.run()
+    assert (job.n_rows, len(job._ids), len(n_prunes)) == (100, 1, 4)
+    assert job._ids[0][1] - job._ids[0][0] == 99 * ID_STEP
 
 
 @pytest.mark.usefixtures("untouched")

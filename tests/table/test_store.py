@@ -257,7 +257,50 @@ def test_others_predict_while_a_run_goes_on(tmp_path):
         assert [row[0] % 2 for row in content(store)] == [1] * 4
 
 
-# --- forgetting ----------------------------------------------------------------------------------------------------
+# --- many rows at once, and forgetting -----------------------------------------------------------------------------
+
+
+def n_kept_as(store: Store) -> tuple[int, int]:
+    """How many rows of the file are predictions, and how many are blocks."""
+    return tuple(store._one(f"SELECT count(*) FROM {table}")[0] for table in ("predictions", "blocks"))
+
+
+def test_rows_predicted_together_are_a_few_rows_of_the_file_until_one_is_looked_for(is_in_blocks):
+    with fresh() as store:
+        ids = add(store, 10_000, keys=[f"k{number}" for number in range(10_000)])
+        add(store, 1, source=1)
+        assert n_kept_as(store) == ((0, 4) if is_in_blocks else (10_001, 0))
+        assert (store.next_id(), store.sources(), store.has_learned(SOURCE)) == (ids[-1] + 4, [1, SOURCE], True)
+        assert give(store, {"k7000": "a"}).rows["id"].to_list() == [ids[7000]]
+        assert n_kept_as(store) == (10_001, 0)
+
+
+def test_labelled_rows_and_ids_with_gaps_are_stored_one_by_one():
+    with fresh() as store:
+        add(store, 100, label=[None] * 99 + ["a"])
+        n_labelled, _ = n_kept_as(store)
+        store.add_predictions(rows([10**14 + 1000, 10**14 + 1004, 10**14 + 1006]), learned=True)
+        assert n_kept_as(store) == (n_labelled + 3, 0)
+        assert n_labelled == 100
+
+
+def test_a_block_goes_when_all_of_its_rows_may(is_in_blocks):
+    with fresh() as store:
+        add(store, 10)
+        add(store, 10)
+        store.prune(most_rows=15, most_features=5)
+        assert counts(store)["rows"] == (20 if is_in_blocks else 15)
+        assert [row[8] for row in content(store)].count(None) == 10
+        store.prune(most_rows=10)
+        assert counts(store)["rows"] == 10
+
+
+def test_wide_rows_make_short_blocks(is_in_blocks):
+    with fresh() as store:
+        text = json.dumps({"x": "y" * 1_000_000})
+        add(store, 10, features=[text] * 10)
+        assert n_kept_as(store) == ((0, 3) if is_in_blocks else (10, 0))
+        assert [row[8] for row in content(store)] == [text] * 10
 
 
 @settings(deadline=None, max_examples=40)

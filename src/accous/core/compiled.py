@@ -6,6 +6,7 @@ triggers no new compilation, and no kernel can modify an input by mistake.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from functools import wraps
 from operator import attrgetter
@@ -83,12 +84,17 @@ class Kernel:
         if not is_jitted(dispatcher):
             self._call = _as_written(self.plain)
             return
+        is_collecting = gc.isenabled()
+        gc.disable()  # the compiler makes millions of objects that stay: looking at them takes a tenth of its time
         try:
             dispatcher.compile(self._signature)
         except OSError:
             # The cache could be opened but not written, as on a full disk. The compiled function exists anyway.
             if not dispatcher.signatures:
                 raise
+        finally:
+            if is_collecting:
+                gc.enable()
         dispatcher.disable_compile()
         self._call = dispatcher
 

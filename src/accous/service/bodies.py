@@ -579,7 +579,7 @@ class BatchReader:
     def remembered(self, rows: Sequence[dict[str, Any]] | pl.DataFrame) -> list[str]:
         """Return rows as the model's folder remembers them, so that it can learn from their labels."""
         frame = rows if isinstance(rows, pl.DataFrame) else self._frame_of(rows)
-        return features_to_json(spread_vectors(frame, self._widths)[0], self.table_model.encoder)
+        return features_to_json(spread_vectors(frame, self._widths)[0], self.table_model.encoder).to_list()
 
     def _frame_of(self, rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
         return frame_of_rows(rows, self._numbers, self._others)

@@ -945,7 +945,7 @@ class TableModel(TellsStatus, Lockable):
             self.model.age_labels(rows_since, n_labels=len(rows))
             if learn and len(rows) and set(self.encoder.used_columns) <= set(table.columns):
                 spread, _ = spread_vectors(table[rows], self.settings.get("widths", {}))
-                self.learn(features_to_json(spread, self.encoder), labels[rows], rows_since=rows_since)
+                self.learn(features_to_json(spread, self.encoder).to_list(), labels[rows], rows_since=rows_since)
         if CALLBACKS_NAME in vars(self):
             self._tell()
         return self

@@ -508,8 +508,8 @@ class Store:
         rows = rows.with_columns(learned=pl.lit(int(learned)), day=pl.lit(self._today()))
         with self.changing():
             if _can_be_block(rows):
-                longest = int(rows["features"].str.len_bytes().max() or 1)
-                size = min(_MOST_OF_BLOCK, max(1, _BYTES_OF_BLOCK // longest))
+                longest = int(rows["features"].str.len_bytes().to_numpy().max())
+                size = min(_MOST_OF_BLOCK, max(1, _BYTES_OF_BLOCK // max(1, longest)))
                 self._insert("blocks", (*_IN_BLOCK, "features"), map(_pack_block, rows.iter_slices(size)))
             else:
                 names: tuple[str, ...] = _ADDED
