@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from accous.core.regression import leave_one_out_predictions, make_ridge_problem, solve_ridge
-from accous.diagnostics.conformal import conformal_limits, with_feedback
 from accous.diagnostics.evidence import Look, measure_evidence
-from accous.diagnostics.losses import SQUARED, LossScale, loss_difference, loss_interval, weighted_loss
+from accous.diagnostics.losses import (
+    SQUARED,
+    LossScale,
+    conformal_limits,
+    loss_difference,
+    loss_interval,
+    weighted_loss,
+    with_feedback,
+)
 from accous.streams import ConstantShift, GaussianRegressionStream
 from accous.threads import one_blas_thread
 

@@ -18,7 +18,7 @@ from accous.text import count, require_choice
 if TYPE_CHECKING:
     from accous.diagnostics.metrics import Metric
     from accous.diagnostics.performance import Estimate
-    from accous.table.model import TableSnapshot
+    from accous.table.snapshot import TableSnapshot
 
 EXAMPLES = """
 Examples:

@@ -18,9 +18,8 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 
 from accous.arrays import FloatArray, IntArray, from_plain, to_plain
-from accous.diagnostics.conformal import FEWEST_LATE, conformal_limits, with_feedback
 from accous.diagnostics.drift import ReferenceColumns, Regime
-from accous.diagnostics.losses import read_loss
+from accous.diagnostics.losses import FEWEST_LATE, conformal_limits, read_loss, with_feedback
 from accous.diagnostics.status import Status
 from accous.exceptions import DataError, ParameterError
 from accous.model.backtest import (

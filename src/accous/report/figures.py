@@ -20,7 +20,7 @@ from accous.model.snapshot import Snapshot
 from accous.table.columns import NumberColumn, summarize
 from accous.table.history import BASES, History
 from accous.table.kinds import form_of, predictors_in_words, scale_of
-from accous.table.model import TableSnapshot
+from accous.table.snapshot import TableSnapshot
 from accous.text import count
 
 # --- What a report is about, and how it writes numbers; its findings have the texts of

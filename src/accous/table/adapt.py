@@ -20,7 +20,6 @@ from accous.table.kinds import ClassForm, check_known_labels, form_of, require_n
 from accous.table.model import (
     RoundResult,
     TableModel,
-    TableSnapshot,
     load_table_model,
     open_store,
     save_table_model,
@@ -64,6 +63,7 @@ from accous.table.runs import (
     require_free,
     require_separate_files,
 )
+from accous.table.snapshot import TableSnapshot
 from accous.table.store import ID_STEP, Store, identify_source, ids_from
 
 # --- Scores against the labels of a stream: how far the adapted model and the fixed one are off
