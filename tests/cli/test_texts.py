@@ -108,6 +108,7 @@ def plain(text: str) -> str:
     """A text without fractions and percentages, which differ a little elsewhere, and without the width of tables."""
     text = NUMBER.sub("#", text.replace(str(Path.cwd()), "FOLDER"))
     text = re.sub(r"\d+( of \d+ reference rows| refits)", r"#\1", text)
+    text = re.sub(r"\([\d#]+ to [\d#]+\)", "(# to #)", text)  # whole here need not be whole there
     return re.sub(r" +$", "", re.sub(r" +", " ", re.sub(r"[─━]+|[┏┡┗└├][^\n]*", "─", text)), flags=re.MULTILINE)
 
 
