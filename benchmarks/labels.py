@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from accous.diagnostics.conformal import FEWEST_LATE, conformal_limits, with_feedback
+from accous.diagnostics.losses import FEWEST_LATE, conformal_limits, with_feedback
 from accous.exceptions import DataError
 from accous.model.pair import make_trees
 from accous.table.columns import Choices, ColumnEncoder, PlainColumns, places_of_categories
