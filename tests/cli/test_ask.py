@@ -150,13 +150,15 @@ def test_without_learning_the_predictions_stay(model):
     assert len(accous.load("model").model.state_.learning.kept) == 100
 
 
-def test_a_budget_draws_a_share_and_rows_are_predicted_first(folder, model):
+def test_a_budget_draws_a_share_and_rows_are_predicted_first(model, capsys):
     truth = pl.read_csv("truth.csv")
     truth.drop("label").with_columns(pl.col("id") + 5_000).write_csv("stream.csv")
     asked = ask("--labels-per", "10", "2", "--with-predictions")
     assert asked.columns == ["line", "id", "kind", "x", "z", "prediction", "label"]
     assert 80 < asked.height < 160
     assert ask("--labels-per", "10", "2", output="again.csv").height == 0
+    assert "0 rows of 4" in (said := capsys.readouterr().out)
+    assert "no row of this share is left" in said
     assert accous.load("model").model.n_rounds_ == 12
 
 

@@ -135,7 +135,9 @@ def test_a_model_drifts_raises_the_alarm_and_recovers(capsys):
     assert parts[-1]["error"] < 0.5 * parts[-1]["error_fixed"]
     assert "accous by" in found["finding"]
     assert "<svg" in Path("picture.svg").read_text()
-    assert "<h2>" in Path("demo.html").read_text()
+    page = Path("demo.html").read_text()
+    assert "Learned from 600 labels" in page
+    assert "accous ask model part6.csv" in page
 
 
 def test_the_tables_of_the_demo_are_the_real_rows(capsys):

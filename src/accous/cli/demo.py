@@ -282,7 +282,8 @@ def run_demo(folder: Path, on_progress: Callable[[float], None] = lambda _: None
         )
         on_progress(0.3 + 0.7 * number / n_parts)
     fitted = load_table_model(model)
-    page = render_page(report_source(fitted.snapshot(), "accous demo"))
+    # Without the folder, which is gone: the tables of the demo have these names too.
+    page = render_page(report_source(fitted.snapshot(), "model")).replace(f"{folder}/", "")
     return Recovery(parts, np.concatenate(of_fixed), np.concatenate(errors), fitted.performance().at_fit, page)
 
 

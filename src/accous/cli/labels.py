@@ -56,12 +56,12 @@ def ask(options: AskOptions) -> int:
     if options.as_json:
         typer.echo(json.dumps(asdict(asked), indent=2))
         return 0
-    label = job.table_model.label
-    say(
-        results_console(),
-        f"{count(asked.n_asked, 'row')} of {asked.n_free:,} in {options.output}: fill in the column {label!r}, then "
-        f"run accous labels {options.model} {options.output}" + (f" --key {options.key}." if options.key else "."),
-    )
+    then = f"fill in the column {job.table_model.label!r}, then run accous labels {options.model} {options.output}"
+    if not asked.n_asked:
+        then = "no row of this share is left"
+    elif options.key:
+        then += f" --key {options.key}"
+    say(results_console(), f"{count(asked.n_asked, 'row')} of {asked.n_free:,} in {options.output}: {then}.")
     return 0
 
 
