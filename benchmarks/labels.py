@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import argparse
 import pickle
-import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from accous.core.ensemble import ADAPT_ML_PROD, count_starting
 from accous.diagnostics.losses import FEWEST_LATE, conformal_limits, with_feedback
 from accous.exceptions import DataError
+from accous.model.learning import spread_of
 from accous.model.pair import make_trees
 from accous.table.columns import Choices, ColumnEncoder, PlainColumns, places_of_categories
 from accous.table.model import TableModel
@@ -35,8 +37,8 @@ from benchmarks.predictors import make_model
 NAME, LONG_NAME = "labels", "long_run"
 LONG_ROWS, LONG_LATER, MOST_CLASSES, N_DRAWS = 30_000, 8_000, 10, 6
 LONG_CASES = tuple(product((25, 100), (0, 2_000)))
-WINDOW, BATCH, FEWEST_LATER, LAST, MOST_ROWS, OUTSIDE = 1_000, 100, 2_000, 2_000, 6_000, 0.1
-SIZES = (1_000, 2_500)
+WINDOW, BATCH, FEWEST_LATER, LAST, MOST_ROWS, OUTSIDE, MOST_NATS = 1_000, 100, 2_000, 2_000, 6_000, 0.1, 4.0
+SIZES, BUDGETS = (1_000, 2_500), (25, 50, 100, 200)
 CASES = ((100, 0), (25, 0), (200, 0), (100, 2_000), (50, 0), (25, 2_000), (50, 2_000), (200, 2_000))
 """Labels of a thousand rows, and rows until they come."""
 
@@ -50,6 +52,45 @@ def refit(frame: pl.DataFrame, y: Any, *, has_numbers: bool) -> Callable[[pl.Dat
     trees = make_trees("regressor" if has_numbers else "classifier", 0, categories or None)
     trees.fit(columns.transform(encoder.encode(frame).X), y)
     return lambda later: trees.predict(columns.transform(encoder.encode(later).X))
+
+
+# --- Other rules by which the two experts could be weighted: from the sum of their losses in each batch of labels
+
+
+def fixed_share(sums: Any) -> float:
+    """Return the weight that Herbster and Warmuth give to the expert that learned."""
+    weights = np.array([0.4, 0.6])
+    for losses in sums:
+        weights = weights * np.exp(0.1 * (losses.min() - losses))
+        weights = 0.98 * weights / weights.sum() + 0.01
+    return float(weights[1])
+
+
+def adapt_ml_prod(sums: Any, counts: Any) -> float:
+    """Return the weight that the paper's meta-learner gives to it: both start anew in each interval of its cover."""
+    means, meta, weights = np.minimum(sums / counts[:, None] / MOST_NATS, 1.0), None, np.array([0.4, 0.6])
+    for number, losses in enumerate([*means, np.zeros(2)], start=1):
+        young = ADAPT_ML_PROD.start(2 * count_starting(number, 1), 2 * number)
+        meta = young if meta is None else meta.since(len(young.rates)).after(young)
+        weights = ADAPT_ML_PROD.weights(meta).reshape(-1, 2).sum(axis=0)
+        meta = ADAPT_ML_PROD.step(meta, np.tile(weights @ losses - losses, len(meta.rates) // 2), 2 * number)
+    return float(weights[1])
+
+
+OURS, RULES = "accous", ("learned alone", "half each", "fixed share", "Adapt-ML-Prod")
+
+
+def mix(model: Any, X: Any) -> dict[str, Any]:
+    """Return what the rules would predict."""
+    mixture, learning = model.current().predictor, model.state_.learning
+    if learning is None or learning.fitted is None:
+        return dict.fromkeys(RULES, model.predict(X))
+    losses = learning.losses(spread_of(model.task_))
+    losses[:, 1] = np.where(np.isnan(losses[:, 1]), losses[:, 0], losses[:, 1])
+    _, groups, counts = np.unique((learning.kept.position - 1) // WINDOW, return_inverse=True, return_counts=True)
+    sums = np.stack([np.bincount(groups, of_expert) for of_expert in losses.T], axis=1)
+    weights = (1.0, 0.5, fixed_share(sums), adapt_ml_prod(sums, counts))
+    return {rule: replace(mixture, weight=each).predict(X) for rule, each in zip(RULES, weights, strict=True)}
 
 
 class Runner:
@@ -76,25 +117,25 @@ class Runner:
         table = TableModel(model=model, encoder=encoder, label="y", settings={})
         frame, y, random = self.frame, self.y, np.random.default_rng(7)
         pending, known = [], np.zeros(0, dtype=np.int64)
-        predicted: dict[str, list[Any]] = {"labels": [], "b": []} | without
-        seconds, inside = 0.0, []
+        predicted = {each: [] for each in (OURS, "b", *RULES)} | without
+        inside: list[Any] = []
         for first in range(self.n, len(y), WINDOW):
             last = min(first + WINDOW, len(y))
             predicted["b"].append(self._by_hand(budget, known)(frame[first:last]))
             X = table.encoder.encode(frame[first:last]).X
-            inside.append(_inside(model, X, y[first:last], has_numbers=self.has_numbers))
-            predicted["labels"].append(model.predict(X))
+            if len(known) >= FEWEST_LATE:
+                inside.append(_inside(model, X, y[first:last], has_numbers=self.has_numbers))
+            for each, found in ({OURS: model.predict(X)} | mix(model, X)).items():
+                predicted[each].append(found)
             for row in range(0, len(X), BATCH):
                 model.adapt(X[row : row + BATCH])
             pending.append(first + np.sort(random.choice(last - first, min(budget, last - first), replace=False)))
             while pending and pending[0][0] // WINDOW * WINDOW + WINDOW + delay <= last < len(y):
                 rows = pending.pop(0)
                 known = np.concatenate((known, rows))
-                start = time.process_time()
                 table.observe(frame[rows], y[rows], rows_since=delay)
-                seconds = max(seconds, time.process_time() - start)
-        rest = {"weight": 0.0 if model.state_.learning is None else model.state_.learning.weight, "seconds": seconds}
-        return _errors(predicted, y[self.n :], has_numbers=self.has_numbers) | rest | {"cover": _cover(inside)}
+        cover = {"cover": float(np.nanmean(np.concatenate(inside)))} if inside else {}
+        return _errors(predicted, y[self.n :], has_numbers=self.has_numbers) | cover
 
     def _start(self) -> tuple[bytes, dict[str, Any]]:
         """Return the fitted model, and what is predicted without its labels: by itself, and on all labels."""
@@ -125,11 +166,6 @@ def _errors(predicted: dict[str, list[Any]], y: Any, *, has_numbers: bool) -> di
     return {name: float(np.mean(np.abs(y - each) if has_numbers else y != each)) for name, each in found.items()}
 
 
-def _cover(inside: list[Any]) -> float:
-    """Return the share inside of the windows after the first, in which no label is known."""
-    return float(np.nanmean(np.concatenate(inside[1:])))
-
-
 def _inside(model: Any, X: Any, y: Any, *, has_numbers: bool) -> Any:
     """Return which true labels are inside the interval or the set; NaN where no interval is shown."""
     if has_numbers:
@@ -143,14 +179,8 @@ def _inside(model: Any, X: Any, y: Any, *, has_numbers: bool) -> Any:
     return (sets[np.arange(len(y)), places] & (classes[places] == y)).astype(float)
 
 
-def follow_draws(scores: Any, n_reference: int, budget: int, delay: int) -> dict[str, float]:
+def follow(scores: Any, n_reference: int, budget: int, delay: int, seed: int) -> float:
     """Return how many rows sets or intervals hold, where nothing but their limit learns from labels."""
-    found = [follow(scores, n_reference, budget, delay, seed) for seed in range(N_DRAWS)]
-    return {"cover": float(np.mean(found)), "windows": found[0].size}
-
-
-def follow(scores: Any, n_reference: int, budget: int, delay: int, seed: int) -> Any:
-    """Return the share of each window that is inside, from the first one on that has enough labels."""
     random, inside = np.random.default_rng(seed), []
     pending: list[tuple[int, Any]] = []
     known, late, made_at, came = scores[:n_reference], np.zeros(0), *np.zeros((2, 0), dtype=np.int64)
@@ -164,7 +194,7 @@ def follow(scores: Any, n_reference: int, budget: int, delay: int, seed: int) ->
             limit = conformal_limits(joined, counts, np.zeros(1), level)[0]
             inside.append(np.mean(scores[first : first + WINDOW] <= limit))
         pending.append((first + WINDOW + delay, first + np.sort(random.choice(WINDOW, budget, replace=False))))
-    return np.array(inside)
+    return float(np.mean(inside))
 
 
 def long_scores(name: str, n_reference: int) -> Any:
@@ -196,7 +226,8 @@ def follow_all(streams: Sequence[str]) -> None:
         scores = long_scores(name, SIZES[0])
         for budget, delay in () if scores is None else LONG_CASES:
             case = {"stream": name, "budget": budget, "delay": delay}
-            rows.append(case | follow_draws(scores, SIZES[0], budget, delay))
+            covers = [follow(scores, SIZES[0], budget, delay, seed) for seed in range(N_DRAWS)]
+            rows.append(case | {"cover": float(np.mean(covers))})
             print(rows[-1], flush=True)
     keep(LONG_NAME, rows)
 
@@ -230,38 +261,45 @@ def run_all(streams: Sequence[str]) -> None:
         if runner is None or not runner.is_long_enough:
             continue
         for budget, delay in cases:
-            start = time.process_time()
             found = runner.run(budget, delay)
             case = {"stream": name, "reference": size, "budget": budget, "delay": delay}
             keep(NAME, [*kept(NAME, []), case | {each: round(value, 5) for each, value in found.items()}])
-            print(case, found, f"{time.process_time() - start:.1f} CPU-s", flush=True)
+            print(case, found, flush=True)
 
 
 def table() -> str:
     """Return by how much learning differs from (a), (b) and (c), and what intervals and sets held."""
     lines = []
-    for budget, delay, has_numbers in product((25, 50, 100, 200), (0, 2_000), (False, True)):
-        rows = [
-            row
-            for row in kept(NAME)
-            if (row["budget"], row["delay"], row["stream"] in NUMBER_STREAMS) == (budget, delay, has_numbers)
-        ]
+    for budget, delay, has_numbers in product(BUDGETS, (0, 2_000), (False, True)):
+        rows = _rows(delay, has_numbers=has_numbers, budgets=(budget,))
         if not rows:
             continue
         what = "numbers, %" if has_numbers else "classes, points"
-        covers = [100.0 * row["cover"] for row in rows]
-        above = [_above(rows, other, has_numbers=has_numbers) for other in "abc"]
+        covers = [100.0 * row["cover"] for row in rows if "cover" in row]
+        above = [_above(rows, OURS, other) for other in "abc"]
         lines.append((what, budget, f"{delay:,}", len(rows), *above, f"{np.mean(covers):.0f} ({min(covers):.0f})"))
     headings = ("predicted", "labels of 1,000", "delay", "runs", "(a) never", "(b) by hand", "(c) all labels")
     return markdown((*headings, "inside, %"), lines)
 
 
-def _above(rows: list[dict[str, Any]], other: str, *, has_numbers: bool) -> str:
-    """Return the mean difference to another way, and the worst."""
+def rules_table() -> str:
+    """Return by how much each rule for the weights of the two experts differs from never refitting."""
+    groups = [_rows(delay, has_numbers=has_numbers) for has_numbers, delay in product((False, True), (0, 2_000))]
+    lines = [(rule, *(_above(rows, rule, "a") for rows in groups)) for rule in (OURS, *RULES)]
+    return markdown(("weights", "classes, at once", "classes, late", "numbers, at once", "numbers, late"), lines)
+
+
+def _rows(delay: int, *, has_numbers: bool, budgets: Sequence[int] = BUDGETS) -> list[dict[str, Any]]:
+    wanted = [row for row in kept(NAME) if row["delay"] == delay and row["budget"] in budgets]
+    return [row for row in wanted if (row["stream"] in NUMBER_STREAMS) == has_numbers]
+
+
+def _above(rows: list[dict[str, Any]], ours: str, other: str) -> str:
+    """Return the mean difference to another way, and the worst: in points, or in % of numbers."""
     found = [
-        (100.0 / row[other] if has_numbers else 100.0) * (row["labels"] - row[other]) for row in rows if other in row
+        (row[ours] - row[other]) * 100.0 / (row[other] if row["stream"] in NUMBER_STREAMS else 1.0) for row in rows
     ]
-    return f"{np.mean(found):+.1f} ({max(found):+.1f})" if found else "–"
+    return f"{np.mean(found):+.1f} ({max(found):+.1f})"
 
 
 def main() -> None:
@@ -276,7 +314,7 @@ def main() -> None:
             run_all(options.run or list(STREAMS))
     if options.long:
         follow_all(list(STREAMS))
-    fill("trust.md", {"labels": table(), "long run": long_table()})
+    fill("trust.md", {"labels": table(), "rules": rules_table(), "long run": long_table()})
 
 
 if __name__ == "__main__":

@@ -88,7 +88,12 @@ def tables_of(name):
         return peers.speed_table(rows) + "\n" + peers.agreement_table(rows)
     if name.startswith("gallery"):
         return gallery.tables()[name]
-    return {"labels": labels.table, "long run": labels.long_table, "predictors": predictors.table}[name]()
+    return {
+        "labels": labels.table,
+        "rules": labels.rules_table,
+        "long run": labels.long_table,
+        "predictors": predictors.table,
+    }[name]()
 
 
 WITH_TABLES = [*sorted(pages.DOCS.rglob("*.md")), pages.ROOT / "README.md"]
@@ -105,6 +110,12 @@ def test_pages_show_what_is_kept(page):
     text = page.read_text(encoding="utf-8")
     assert text.count("<!-- table ") == text.count("<!-- end of table -->")
     assert pages.filled(text, lambda name: None if name in NOT_KEPT else tables_of(name)) == text
+
+
+@pytest.mark.parametrize("rule", [lambda sums, _: labels.fixed_share(sums), labels.adapt_ml_prod])
+def test_rules_for_the_weights_of_two_experts_follow_the_better_one(rule):
+    first, second = np.array([[300.0, 0.0]] * 60), np.array([[0.0, 300.0]] * 60)
+    assert rule(first, np.full(60, 100)) > 0.55 > 0.45 > rule(np.concatenate((first, second)), np.full(120, 100))
 
 
 def test_filling_changes_only_what_is_named():

@@ -348,6 +348,13 @@ class Learning:
         n_seen = self.n_seen - int(is_gone.sum())
         return replace(self, kept=kept, n_seen=n_seen, events=events).weighed(spread)
 
+    def losses(self, spread: float | None) -> FloatArray:
+        """Return the loss of both experts on each label, NaN where one had not learned yet; see `weighed`."""
+        answers = self.kept.answers[:, :2]
+        if spread is None:
+            return np.asarray(-np.log(np.maximum(answers, _SMALLEST_PROBABILITY)))
+        return np.asarray(np.abs(answers - self.kept.truths[:, None]) / spread)
+
     def weighed(self, spread: float | None) -> Learning:
         """Return this with the experts weighed by labels that neither had learned from.
 
@@ -363,18 +370,12 @@ class Learning:
         if self.fitted is None:
             return self
         kept = self.kept
-        fixed, learned = (_losses(kept.answers[:, each], kept.truths, spread) for each in (0, 1))
+        fixed, learned = self.losses(spread).T
         gains = np.where(np.isnan(learned), 0.0, fixed - learned)
         ages = (kept.position.max(initial=0) - kept.position) / _ROWS_OF_PACE
         evidence = _RATE * float(np.power(_KEPT_OF_LOSSES, ages) @ gains)
         odds = _FIRST_ODDS * np.exp(np.clip(evidence, -50.0, 50.0))
         return replace(self, weight=float(np.clip(odds / (1.0 + odds), _SMALLEST_SHARE, 1.0 - _SMALLEST_SHARE)))
-
-
-def _losses(answers: FloatArray, truths: NDArray[Any], spread: float | None) -> FloatArray:
-    if spread is None:
-        return -np.log(np.maximum(answers, _SMALLEST_PROBABILITY))
-    return np.abs(answers - truths) / spread
 
 
 def start_learning(rows: Any, task: Task) -> Learning:
