@@ -81,7 +81,7 @@ OURS, RULES = "accous", ("learned alone", "half each", "fixed share", "Adapt-ML-
 
 
 def mix(model: Any, X: Any) -> dict[str, Any]:
-    """Return what the rules would predict."""
+    """Return what the rule in use predicts, and what others would."""
     mixture, learning = model.current().predictor, model.state_.learning
     if learning is None or learning.fitted is None:
         return dict.fromkeys(RULES, model.predict(X))

@@ -69,7 +69,10 @@ def error_of_predictions():
 
 
 def test_asked_rows_are_as_they_are_and_come_once(model, capsys):
+    before = files_of(Path(model))
     first = ask("-n", "100", "--key", "id")
+    changed = {name for name, content in files_of(Path(model)).items() if content != before.get(name)}
+    assert changed <= {STORE_NAME}  # asking alone leaves the model as it is
     assert first.columns == ["id", "kind", "x", "z", "label"]
     assert first["label"].null_count() == 100
     rows = pl.read_csv("stream.csv").filter(pl.col("id").is_in(first["id"].to_list()))

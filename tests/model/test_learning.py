@@ -236,6 +236,20 @@ def test_the_first_labels_are_believed_as_far_as_half_of_them_prove_the_other_ha
     assert model.learned_[0].weight < 0.85
 
 
+def test_without_labels_nothing_changes_bit_for_bit():
+    model, twin = make_model("auto", 600), make_model("auto", 600)
+    for seed in range(10, 13):
+        X, _ = make_rows(200, seed)
+        before = model.state_
+        model.ask(X, 20)
+        assert model.observe(X[:0], []).state_ is before
+        model.adapt(X)
+        twin.adapt(X)
+    assert np.array_equal(model.predict_proba(X), twin.predict_proba(X))
+    assert np.array_equal(model.predict_set(X), twin.predict_set(X))
+    assert (model.performance(), model.status_) == (twin.performance(), twin.status_)
+
+
 # --- `ask` ------------------------------------------------------------------------------------------------------
 
 
