@@ -129,9 +129,10 @@ def _scrambled(number: int) -> int:
 MOST_POINTS = 512
 # A point has at least this many readings, or one for each round.
 _READINGS_OF_POINT = 2
-# To read the metric costs as much as several rounds: it is read in each of the first rounds, then in one of 8, and at
-# last in one of 256. So a short stream has a curve, and a long one costs little.
-_EARLY_ROUNDS, _EVERY, _LEAST_EVERY, _STRIDES = 16, 8, 256, 4
+# To read metric and state costs as much as twenty rounds: they are read in each of the first 8 rounds, then four times
+# whenever the number of rounds has doubled, and at least in one of 256. So a short stream has a curve, and a long one
+# costs little.
+_EARLY_ROUNDS, _LEAST_EVERY, _STRIDES = 8, 256, 4
 
 
 class History:
@@ -281,9 +282,7 @@ class History:
         """Whether metric and state are read in this round."""
         if self.n_rounds <= _EARLY_ROUNDS:
             return True
-        # One of 8 up to round 256, then half as often whenever the number of rounds has doubled.
-        doubled = 1 << ((self.n_rounds - 1) // (4 * _EVERY)).bit_length()
-        every = min(_LEAST_EVERY, max(_EVERY, doubled))
+        every = min(_LEAST_EVERY, 1 << ((self.n_rounds - 1).bit_length() - 3))
         return is_chosen(self.n_rounds, max(every, _STRIDES * self.stride))
 
     def _note(self, snapshot: Snapshot) -> None:
