@@ -33,10 +33,16 @@ y holds None in row 0: give every row a label, or leave rows without one out.
 This AdaptiveClassifier is not fitted yet: call fit first.
 refit must be 'auto', 'always' or a positive integer, got 0.
 adapt takes no labels: pass those that arrive late to observe(X, y).
+A LogisticRegression cannot be saved: use AdaptiveClassifier, AdaptiveRegressor, a ratio estimator, or a TableModel.
+FOLDER holds no saved model (manifest.json is missing): give the folder that a model was saved to.
+loss must be one of 'logistic', 'least_squares', 'kl', got 'huber'.
+estimator must be a regressor, such as Ridge(), got LogisticRegression.
+The state is not one that accous wrote (4 bytes): pass the bytes that step returned, or None to start again.
+predict_set needs more rows of every class in the reference, because it fits without some rows.
 """  # noqa: E501
 
 
-def test_messages():
+def test_messages(tmp_path):
     (X, y), found = rows(120, 0), []
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     model = AdaptiveClassifier().fit(frame, y)
@@ -49,10 +55,16 @@ def test_messages():
         lambda: AdaptiveClassifier().adapt(X),
         lambda: AdaptiveClassifier(refit=0).fit(X, y),
         lambda: model.adapt(X, y),
+        lambda: accous.save(LogisticRegression(), tmp_path),
+        lambda: accous.load(tmp_path),
+        lambda: accous.OnlineDensityRatio(loss="huber").fit(X),
+        lambda: accous.AdaptiveRegressor(LogisticRegression()).fit(X, X[:, 0]),
+        lambda: accous.keyed.KeyedAdapter(AdaptiveClassifier().fit(X, y)).step(b"torn", X),
+        lambda: AdaptiveClassifier().fit(X, np.arange(120) < 1).predict_set(X, 0.1),
     ):
         with pytest.raises(accous.AccousError) as refused:
             call()
-        found.append(str(refused.value))
+        found.append(str(refused.value).replace(str(tmp_path), "FOLDER"))
     assert "\n".join(found) == MESSAGES.strip()
 
 
