@@ -463,19 +463,18 @@ class Pages:
     ----------
     service : Service
     described : list of Endpoint
-        What the interface says.
+        All of the service, also those that are added later; those with a summary are in its description.
     """
 
     def __init__(self, service: Service, described: list[Endpoint]) -> None:
         self._service = service
         self._assets = {name: page_asset(name) for name in _FROM_REPORT} | {name: _asset(name) for name in _OWN}
-        report = Endpoint("GET", "/report", self.report, "The report, as a page.", "look", gives="text/html")
-        self._described = [*described, report]
+        self._described = described
 
     def endpoints(self) -> list[Endpoint]:
         """Return the addresses of the pages."""
         return [
-            self._described[-1],
+            Endpoint("GET", "/report", self.report, "The report, as a page.", "look", gives="text/html"),
             Endpoint("GET", "/", self.live),
             Endpoint("GET", "/page/view", self.view, access="look"),
             Endpoint("GET", "/docs", self.interface, access="look"),
@@ -535,7 +534,8 @@ class Pages:
 
     async def report(self, _request: Request) -> Response:
         """Return the report of the last reading."""
-        page = await asyncio.to_thread(self._service.owned(self._service.readings).latest.report)
+        reading = self._service.owned(self._service.readings).latest
+        page = await asyncio.to_thread(lambda: reading.report)
         return _respond_page(page, _policy_of(page))
 
     async def openapi(self, _request: Request) -> Response:

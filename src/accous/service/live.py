@@ -7,7 +7,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -173,15 +174,11 @@ class Reading:
     source: ReportSource
     state: dict[str, Any]
     view: dict[str, Any]
-    _report: str | None = field(default=None, repr=False)
-    _lock: Any = field(default_factory=threading.Lock, repr=False)
 
+    @cached_property
     def report(self) -> str:
-        """Return the HTML report, made when it is first asked for."""
-        with self._lock:
-            if self._report is None:
-                self._report = render_page(self.source)
-            return self._report
+        """The HTML report, made when it is first asked for."""
+        return render_page(self.source)
 
     def history(self, since: int) -> dict[str, Any]:
         """Return the points of the history that end after a round, and the changes after it."""
