@@ -120,6 +120,8 @@ def test_labels_are_measured_then_learned_and_can_be_taken_back(model, capsys):
     assert main(["labels", "model", name, "--key", "id", "--json", "--quiet"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["counted"], found["learning"]["labels"]) == (200, 200)
+    assert main(["report", "model", "-o", "page.html", "--quiet"]) == 0
+    assert "Learned from 200 labels" in Path("page.html").read_text()
     learned = error_of_predictions()
     assert learned < before - 0.1
     table_model = accous.load("model")

@@ -201,3 +201,16 @@ def test_a_constant_target_is_predicted_without_error(value, order):
         run_rounds(model, np.split(rows[:60] + shift, 12))
         np.testing.assert_allclose(model.predict(rows), value, rtol=1e-9)
         assert model.performance().value <= 1e-9 * value
+
+
+def test_an_interval_that_the_past_refutes_is_shown_only_with_labels():
+    """The number rises with time, not with the column: rows predicted from earlier ones are ever further off."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(700, 2))
+    y = X[:, 0] + 0.02 * np.arange(700) + rng.normal(size=700)
+    model = AdaptiveRegressor(random_state=0).fit(X[:400], y[:400], order=True)
+    with pytest.raises(DataError, match="no interval to show"):
+        model.predict_interval(X[400:], 0.1)
+    model.adapt(X[400:500]).observe(X[400:500], y[400:500], learn=False)
+    low, high = model.predict_interval(X[500:550], 0.1).T
+    assert np.mean((low <= y[500:550]) & (y[500:550] <= high)) > 0.8

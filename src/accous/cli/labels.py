@@ -122,7 +122,8 @@ def _remarks(counted: LabelsCounted) -> list[str]:
         texts.append(count(counted.n_corrected, "label takes", "labels take") + " the place of another one.")
     if counted.n_unmatched:
         unmatched = count(counted.n_unmatched, "label has", "labels have")
-        texts.append(f"{unmatched} no prediction; the first is {counted.first_unmatched!r}.")
+        then = "To learn from them, predict their rows first (accous predict) and give the labels again."
+        texts.append(f"{unmatched} no prediction; the first is {counted.first_unmatched!r}. {then}")
     if counted.n_repeated:
         texts.append(count(counted.n_repeated, "row repeats", "rows repeat") + " a label.")
     lacking = ((counted.n_missing, "label"), (counted.n_unnamed, counted.place_column))
