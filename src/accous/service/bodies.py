@@ -530,11 +530,11 @@ class BatchReader:
 
     def read_rows(self, rows: Sequence[dict[str, Any]], choices: Choices = _PLAIN) -> Batch:
         """Return rows of plain values, encoded."""
-        key = choices.key
+        key, encoder = choices.key, self.table_model.encoder
         keys = None if key is None else _keys([row.get(key) for row in rows], key)
         features = self._plain.encode(rows) if self._time is None else None
         if features is not None:
-            return Batch(rows, self.table_model.encoder, features.X, features.marks, None, keys, choices)
+            return Batch(rows, encoder, features.X, features.marks, None, keys, choices)
         return self._batch(self._frame_of(rows), len(rows), keys, choices)
 
     def read_frame(self, frame: pl.DataFrame, choices: Choices) -> Batch:
