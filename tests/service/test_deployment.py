@@ -104,6 +104,34 @@ def test_alerts_and_dashboard_ask_for_metrics_and_labels_that_there_are():
             assert set(group.split(", ")) <= {"le", "endpoint", "status", "instance"}, expression
 
 
+_MATCHER = r'\w+=~?"[^"]*"'
+GRAMMAR = {
+    rf"(accous_\w+|up)(\{{{_MATCHER}(,{_MATCHER})*\}})?": "VECTOR",
+    r"VECTOR\[\d+[smhd]\]": "RANGE",
+    r"(rate|increase)\(RANGE\)": "VECTOR",
+    r"sum( by \(\w+(, \w+)*\) ?)?\(VECTOR\)": "VECTOR",
+    r"histogram_quantile\(0\.\d+, VECTOR\)": "VECTOR",
+    r"^VECTOR (==|>) [\d.]+$": "VECTOR",
+}
+
+
+def test_alerts_and_dashboard_are_of_the_grammar_of_prometheus():
+    """The part of it that they use; promtool, where there is one, knows it all."""
+    for expression in expressions():
+        text, before = expression, ""
+        while text != before:
+            before = text
+            for form, kind in GRAMMAR.items():
+                text = re.sub(form, kind, text)
+        assert text == "VECTOR", expression
+        for name in re.findall(r"(?:rate|increase)\((\w+)", expression):
+            assert name.endswith(("_total", "_bucket")), expression  # of what only grows
+    rules = yaml.safe_load((ROOT / "deploy" / "prometheus-rules.yml").read_text())
+    for rule in [rule for group in rules["groups"] for rule in group["rules"]]:
+        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+        assert re.fullmatch(r"\d+[smhd]", rule.get("for", "1m"))
+
+
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool: apt install prometheus")
 def test_prometheus_reads_the_alerts_and_the_dashboard(tmp_path):
     board = {
