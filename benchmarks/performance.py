@@ -35,7 +35,7 @@ from accous.diagnostics.performance import (
     ClassCalibration,
     Labels,
     NumberCalibration,
-    Predictions,
+    PredictedRows,
     confirmed,
     estimate,
     expected,
@@ -44,7 +44,7 @@ from accous.diagnostics.performance import (
     moved,
     windows_of,
 )
-from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN, History, judge, start_alarm, tolerance_of
+from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN, StateHistory, judge, start_alarm, tolerance_of
 from accous.threads import one_blas_thread
 from benchmarks.data import MOST_ROWS, NUMBER_STREAMS, STREAMS, prepare, read_stream
 from benchmarks.pages import RESULTS, fill, markdown
@@ -148,7 +148,7 @@ def follow(case: Case) -> list[Row]:
             weighted = calibration.reweighted(_ratio(case.X[first : case.n], case.X[case.n :][rows]))
             same["is_unchanged"] = _is_unchanged(weighted, predictions[1][rows], y[rows])
             for metric in metrics_of(case):
-                history = History(True, backtest[metric.name], float(case.drift_before.mean()))
+                history = StateHistory(True, backtest[metric.name], float(case.drift_before.mean()))
                 found.append(same | _look(metric, weighted, history, predictions[1], y, rows, drift))
     return found
 
@@ -169,15 +169,15 @@ def metrics_of(case: Case) -> list[Metric]:
     return [read_metric(name, range(case.n_classes)) for name in names]
 
 
-def _predictions(made: FloatArray) -> Predictions:
-    return Predictions(made) if made.ndim == 1 else Predictions(decide(made), made)
+def _predictions(made: FloatArray) -> PredictedRows:
+    return PredictedRows(made) if made.ndim == 1 else PredictedRows(decide(made), made)
 
 
 def _look(
     metric: Metric,
     calibration: Calibration,
-    history: History,
-    now: Predictions,
+    history: StateHistory,
+    now: PredictedRows,
     y: NDArray[Any],
     rows: slice,
     drift: float,
@@ -208,7 +208,7 @@ def _look(
     return row
 
 
-def _is_unchanged(calibration: Calibration, recent: Predictions, y: NDArray[Any]) -> bool:
+def _is_unchanged(calibration: Calibration, recent: PredictedRows, y: NDArray[Any]) -> bool:
     """Whether all labels of a window agree with what was expected of its rows, by a test at 10 %."""
     if isinstance(calibration, NumberCalibration):
         metric = read_metric("mean_absolute_error", None)

@@ -30,7 +30,7 @@ NUMERICAL = (
 # Where processes and threads race or wait for each other: cheap enough to be run five times.
 RACING = (
     "tests/cli/test_kill.py", "tests/cli/test_processes.py", "tests/checkpoint/test_crash.py",
-    "tests/ratio/test_threads.py", "tests/test_turns.py", "tests/test_forks.py",
+    "tests/ratio/test_threads.py", "tests/test_locks.py",
 )  # fmt: skip
 TIMED = (*RACING, "tests/bench/test_grid.py", "tests/deep", "tests/service")
 # Where texts are printed, and files found and written.

@@ -310,7 +310,7 @@ def test_bodies_repeat_the_rows_in_their_order():
     assert json.loads(second)["rows"] == [rows[2], rows[0]]
 
 
-def test_turns_of_a_load_are_added():
+def test_locks_of_a_load_are_added():
     one, other = (service.Found(np.full(n, 0.1 * n), float(n), 2.0 * n) for n in (1, 3))
     total = one + other
     assert (len(total.times), total.seconds, total.cpu) == (4, 4.0, 2.0)

@@ -196,7 +196,7 @@ _FOLDER = "accous"  # inside the checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class BucketLayout:
     """Where a stream's keys are, and what they belong to.
 
     Attributes
@@ -222,7 +222,7 @@ class Layout:
     is_resumed: bool
 
 
-def keep_layout(spark: SparkSession, checkpoint: str, layout: Layout) -> None:
+def keep_layout(spark: SparkSession, checkpoint: str, layout: BucketLayout) -> None:
     """Write the layout of a new checkpoint, or compare with that of one that exists.
 
     Raises
@@ -237,7 +237,7 @@ def keep_layout(spark: SparkSession, checkpoint: str, layout: Layout) -> None:
         row = spark.createDataFrame([(json.dumps(asdict(layout)),)], "value string")
         row.coalesce(1).write.mode("overwrite").text(path)
         return
-    found = Layout(**json.loads(kept[0]))
+    found = BucketLayout(**json.loads(kept[0]))
     _compare(checkpoint, found, layout)
     if found.is_resumed and not layout.is_resumed and not _lines(spark, f"{checkpoint.rstrip('/')}/commits"):
         raise CheckpointError(
@@ -246,7 +246,7 @@ def keep_layout(spark: SparkSession, checkpoint: str, layout: Layout) -> None:
         )
 
 
-def _compare(checkpoint: str, found: Layout, layout: Layout) -> None:
+def _compare(checkpoint: str, found: BucketLayout, layout: BucketLayout) -> None:
     begin = f"The checkpoint {checkpoint} belongs to a stream with"
     end = "or give a new checkpoint, with which the keys go on from resume=... or start again."
     if found.key != layout.key:
@@ -516,7 +516,7 @@ def adapt_stream(
     step = BucketStep(shipped, key, str(seconds), number, status_every, with_states="new" if with_states else "none")
     n_pages = max(1, round(expected_keys / (buckets * keys_per_page)))
     known = None if resume is None else known_states(resume, key, buckets).groupBy(BUCKET)
-    layout = Layout(
+    layout = BucketLayout(
         key=key,
         buckets=buckets,
         pages=n_pages,

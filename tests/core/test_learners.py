@@ -13,7 +13,7 @@ from accous.core import learners
 from accous.core.ensemble import LOW_RANK, CompiledStack, start_learners
 from accous.core.learners import (
     DiagonalStack,
-    Metric,
+    MetricMatrix,
     NewtonStack,
     WideStack,
     project_by_diagonal,
@@ -230,7 +230,7 @@ def test_matrices_stay_positive_when_gradients_are_huge_beside_the_ridge(form):
         metric, direction = metric.plus(gradient)
         assert np.isfinite(direction).all()
         assert gradient @ direction > 0.0
-        if isinstance(metric, Metric):
+        if isinstance(metric, MetricMatrix):
             assert gradient @ metric.solve(gradient) > 0.0
 
 
@@ -480,7 +480,7 @@ def test_empty_stack_stays_empty():
 def root_of(matrix):
     """A metric whose root holds all of the matrix."""
     ridge = float(np.linalg.eigvalsh(matrix)[0])
-    return Metric(ridge, np.asfortranarray(cholesky(matrix)), np.empty((0, len(matrix))), np.empty((0, 0)))
+    return MetricMatrix(ridge, np.asfortranarray(cholesky(matrix)), np.empty((0, len(matrix))), np.empty((0, 0)))
 
 
 def project_diagonally(point, matrix, radius):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from accous.arrays import from_plain, to_plain
 from accous.diagnostics.metrics import decide, read_metric
-from accous.diagnostics.performance import ClassCalibration, NumberCalibration, Predictions, windows_of
+from accous.diagnostics.performance import ClassCalibration, NumberCalibration, PredictedRows, windows_of
 from accous.diagnostics.status import Alarm, limit_of, losses_of, start_alarm
 
 
@@ -89,7 +89,7 @@ def test_losses_of_classes_lie_between_0_and_1_and_are_expected_as_they_come(nam
     rng = np.random.default_rng(0)
     p = rng.random(2000)
     probabilities, y = np.column_stack((1 - p, p)), (rng.random(2000) < p).astype(np.int64)
-    made = Predictions(decide(probabilities), probabilities)
+    made = PredictedRows(decide(probabilities), probabilities)
     calibration = ClassCalibration.fit(made, y, windows_of(2000))
     metric = read_metric(name, [0, 1], costs=np.array([[-1.0, 4.0], [9.0, 0.0]]))
     losses, guesses = losses_of(metric, calibration, made, y), losses_of(metric, calibration, made)
@@ -102,7 +102,7 @@ def test_losses_of_classes_lie_between_0_and_1_and_are_expected_as_they_come(nam
 
 def test_losses_of_numbers_are_shares_of_four_mean_absolute_errors():
     rng = np.random.default_rng(0)
-    made, y = Predictions(rng.normal(size=1000)), rng.normal(size=1000)
+    made, y = PredictedRows(rng.normal(size=1000)), rng.normal(size=1000)
     calibration, metric = NumberCalibration.fit(made, y, windows_of(1000)), read_metric("bias", None)
     losses = losses_of(metric, calibration, made, y)
     assert losses.mean() == pytest.approx(0.25, abs=0.01)

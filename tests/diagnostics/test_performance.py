@@ -13,7 +13,7 @@ from accous.diagnostics.performance import (
     ClassCalibration,
     Labels,
     NumberCalibration,
-    Predictions,
+    PredictedRows,
     at_fit,
     confirmed,
     estimate,
@@ -36,7 +36,7 @@ def draw(rng, n, shift=0.0, confidence=2.0):
     p = 1.0 / (1.0 + np.exp(-confidence * x))
     probabilities = np.column_stack((1.0 - p, p))
     y = (rng.random(n) < 1.0 / (1.0 + np.exp(-0.5 * confidence * x))).astype(np.int64)
-    return Predictions(decide(probabilities), probabilities), y
+    return PredictedRows(decide(probabilities), probabilities), y
 
 
 def calibration_of(seed=0, n=1500):
@@ -47,7 +47,7 @@ def calibration_of(seed=0, n=1500):
 def numbers(rng, n, shift=0.0):
     """Return predictions whose residuals are larger the larger the prediction."""
     predicted = rng.uniform(0.0, 4.0, size=n) + shift
-    return Predictions(predicted), predicted + rng.normal(size=n) * (0.5 + predicted)
+    return PredictedRows(predicted), predicted + rng.normal(size=n) * (0.5 + predicted)
 
 
 def no_labels(made):

@@ -14,8 +14,8 @@ from accous.diagnostics.status import (
     Action,
     Advice,
     Finding,
-    History,
     Reason,
+    StateHistory,
     advise,
     judge,
     text_of,
@@ -24,7 +24,7 @@ from accous.diagnostics.status import (
 
 ERROR, AUC = (read_metric(name, [0, 1]) for name in ("error", "roc_auc"))
 MAE, BIAS = (read_metric(name, None) for name in ("mean_absolute_error", "bias"))
-QUIET = History(True, np.array([0.01, -0.01, 0.0, 0.01, 0.0, -0.01]), 0.2)
+QUIET = StateHistory(True, np.array([0.01, -0.01, 0.0, 0.01, 0.0, -0.01]), 0.2)
 
 
 def state(metric, value, low, high, basis, *, fit, history=QUIET, drift=0.1, n_labels=100, **also):
@@ -43,7 +43,7 @@ def state(metric, value, low, high, basis, *, fit, history=QUIET, drift=0.1, n_l
     ],
 )
 def test_labels_decide_alone(value, low, high, wanted, code, action):
-    for history, drift in ((QUIET, 0.0), (History(False, np.zeros(0), 0.0), 1.0)):
+    for history, drift in ((QUIET, 0.0), (StateHistory(False, np.zeros(0), 0.0), 1.0)):
         found = state(ERROR, value, low, high, "labels", fit=0.1, history=history, drift=drift)
         assert (found.state, found.reasons[0].code, found.advice.code) == (wanted, code, action)
         mirrored = state(AUC, 1 - value, 1 - high, 1 - low, "labels", fit=0.9, history=history, drift=drift)
@@ -55,13 +55,13 @@ def test_labels_decide_alone(value, low, high, wanted, code, action):
     [
         (QUIET, 0.1, "healthy", Finding.INPUTS_AS_BEFORE),
         (QUIET, 0.5, "uncertain", Finding.INPUTS_MOVED),
-        (History(True, QUIET.gaps, 0.4), 0.5, "healthy", Finding.INPUTS_AS_BEFORE),
-        (History(True, QUIET.gaps, 0.4), 0.7, "uncertain", Finding.INPUTS_MOVED),
-        (History(False, QUIET.gaps, 0.2), 0.1, "uncertain", Finding.NO_BACKTEST),
-        (History(True, QUIET.gaps[:2], 0.2), 0.1, "uncertain", Finding.NO_BACKTEST),
-        (History(True, QUIET.gaps + 0.2, 0.2), 0.1, "uncertain", Finding.BACKTEST_SCATTERED),
-        (History(True, QUIET.gaps * 10.0, 0.2), 0.1, "uncertain", Finding.BACKTEST_SCATTERED),
-        (History(True, QUIET.gaps - 0.2, 0.2), 0.1, "healthy", Finding.INPUTS_AS_BEFORE),
+        (StateHistory(True, QUIET.gaps, 0.4), 0.5, "healthy", Finding.INPUTS_AS_BEFORE),
+        (StateHistory(True, QUIET.gaps, 0.4), 0.7, "uncertain", Finding.INPUTS_MOVED),
+        (StateHistory(False, QUIET.gaps, 0.2), 0.1, "uncertain", Finding.NO_BACKTEST),
+        (StateHistory(True, QUIET.gaps[:2], 0.2), 0.1, "uncertain", Finding.NO_BACKTEST),
+        (StateHistory(True, QUIET.gaps + 0.2, 0.2), 0.1, "uncertain", Finding.BACKTEST_SCATTERED),
+        (StateHistory(True, QUIET.gaps * 10.0, 0.2), 0.1, "uncertain", Finding.BACKTEST_SCATTERED),
+        (StateHistory(True, QUIET.gaps - 0.2, 0.2), 0.1, "healthy", Finding.INPUTS_AS_BEFORE),
     ],
 )
 def test_without_labels_healthy_needs_a_history_that_held(history, drift, wanted, code):

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio, SingleLearnerRatio
-from accous.core.learners import DiagonalStack, Metric, Sketch, WideStack
+from accous.core.learners import DiagonalStack, MetricMatrix, Sketch, WideStack
 from accous.exceptions import ParameterError
 from accous.ratio import base as defaults
 from accous.ratio.base import MAX_FULL_FEATURES
@@ -502,7 +502,7 @@ def test_auto_keeps_the_whole_matrix_up_to_a_width(make, fit_intercept, n_extra,
     assert model.metric_ == metric
     for row in rows:
         model.partial_fit(row[None])
-    assert {type(part) for part in stack_of(model).metrics} == {Metric if metric == "full" else Sketch}
+    assert {type(part) for part in stack_of(model).metrics} == {MetricMatrix if metric == "full" else Sketch}
 
 
 @each_linear

@@ -12,7 +12,7 @@ import pytest
 from starlette.requests import Request
 
 from accous.service.app import Intake, Service
-from accous.service.bodies import CONTENT_TYPES, BatchReader, Choices, HttpError, Limits
+from accous.service.bodies import CONTENT_TYPES, BatchReader, HttpError, Limits, ResponseOptions
 from accous.service.interface import Gate, Tokens
 from accous.service.live import Metrics
 from accous.table.model import load_table_model
@@ -180,7 +180,7 @@ def test_sets_are_of_the_round_of_the_predictions(numbers, monkeypatch):
     table_model = load_table_model(numbers.folder)
     reader, metrics = BatchReader(table_model, Limits()), Metrics()
     service = Service(name="m", reader=lambda: reader, limits=Limits(), gate=Gate(Tokens()), metrics=metrics)
-    batch = reader.read_rows(numbers.rows[:200], Choices(include=("sets", "probabilities"), alpha=0.3))
+    batch = reader.read_rows(numbers.rows[:200], ResponseOptions(include=("sets", "probabilities"), alpha=0.3))
     before = service.predicted(reader, batch)
     far = pl.DataFrame([row | {"x0": row["x0"] + 3.0} for row in numbers.rows[:20]])
     monkeypatch.setattr(metrics.predicted_rows, "inc", lambda _: [table_model.step(far) for _ in range(12)])
@@ -267,7 +267,7 @@ def test_predictions_in_many_threads_have_ids_of_their_own(numbers):
     table_model = load_table_model(numbers.folder)
     reader = BatchReader(table_model, Limits())
     service = Service(name="m", reader=lambda: reader, limits=Limits(), gate=Gate(Tokens()), metrics=Metrics())
-    batch = reader.read_rows(numbers.rows[:1], Choices())
+    batch = reader.read_rows(numbers.rows[:1], ResponseOptions())
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda _: service.predicted(reader, batch)["ids"][0], range(40)))
     assert len(set(found)) == 40

@@ -265,9 +265,9 @@ def test_a_missing_key_in_a_stream_is_named(spark, folder, tmp_path):
 
 
 def layout(**changed):
-    from accous.spark import Layout
+    from accous.spark import BucketLayout
 
-    return Layout(
+    return BucketLayout(
         **{"key": "shop", "buckets": 2, "pages": 3, "expected_keys": 24, "keys_per_page": 4, "fingerprint": "ab" * 16}
         | {"is_resumed": False}
         | changed

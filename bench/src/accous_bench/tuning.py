@@ -43,7 +43,7 @@ from torch.nn.functional import cross_entropy
 
 from accous import deep
 from accous.arrays import FloatArray, IntArray
-from accous.deep.features import BackboneFeatures, Learned
+from accous.deep.features import BackboneFeatures, LearnedFeatures
 from accous.deep.networks import Backbone, one_torch_thread
 from accous.deep.rows import EmbeddingCache, Rows, open_cache
 from accous.exceptions import DataError, ParameterError
@@ -303,7 +303,7 @@ class TunedFeatures(BackboneFeatures):
         tags.target_tags.required = True
         return tags
 
-    def _learn(self, load: Callable[[], Backbone], rows: Rows, y: Any, seed: int) -> Learned:
+    def _learn(self, load: Callable[[], Backbone], rows: Rows, y: Any, seed: int) -> LearnedFeatures:
         tuning = Tuning(self.max_epochs, self.patience, self.learning_rate, self.validation_share, self.batch_size)
         _, labels = read_labels(y, len(rows), reader=type(self).__name__)
 
@@ -315,7 +315,7 @@ class TunedFeatures(BackboneFeatures):
 
         generator = np.random.default_rng([seed, 1])
         backbone, embeddings, losses = cross_fit(self.cross_fit, load, train, labels, embed, generator)
-        return Learned(backbone, embeddings, {"validation_losses_": losses})
+        return LearnedFeatures(backbone, embeddings, {"validation_losses_": losses})
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

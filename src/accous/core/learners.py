@@ -352,7 +352,7 @@ _QR_BLOCK = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class MetricMatrix:
     """A in square-root form; each step replaces it and never modifies it.
 
     Attributes
@@ -372,7 +372,7 @@ class Metric:
     pending: FloatArray
     factor: FloatArray
 
-    def plus(self, gradient: FloatArray) -> tuple[Metric, FloatArray]:
+    def plus(self, gradient: FloatArray) -> tuple[MetricMatrix, FloatArray]:
         """Return the metric of A + g g^T, and the Newton direction (A + g g^T)^{-1} g."""
         whitened = self._whiten(gradient)
         size = float(whitened @ whitened)
@@ -387,7 +387,7 @@ class Metric:
         n_pending = len(self.pending)
         factor = np.zeros((n_pending + 1, n_pending + 1))
         factor[:-1, :-1], factor[-1, :-1], factor[-1, -1] = self.factor, overlaps, np.sqrt(pivot)
-        after = Metric(self.ridge, self.root, np.concatenate((self.pending, whitened[None])), factor)
+        after = MetricMatrix(self.ridge, self.root, np.concatenate((self.pending, whitened[None])), factor)
         is_full = n_pending + 1 >= (_max_young_rows(len(gradient)) if self.root is None else _MAX_PENDING)
         return (after._absorb() if is_full else after), self._unwhiten(step)
 
@@ -431,19 +431,19 @@ class Metric:
             return np.asarray(np.sqrt(self.ridge) * vector)
         return np.asarray(dtrmv(self.root, vector))
 
-    def _absorb(self, *more: FloatArray) -> Metric:
+    def _absorb(self, *more: FloatArray) -> MetricMatrix:
         """Merge the pending rows, and further gradients, into the root."""
         d = self.pending.shape[1]
         root = np.sqrt(self.ridge) * np.eye(d, order="F") if self.root is None else self.root
         rows = np.concatenate((self.pending @ root, *more))
         root, _, _, info = dtpqrt(0, min(_QR_BLOCK, d), root, np.asfortranarray(rows))
         assert info == 0
-        return Metric(self.ridge, root, np.empty((0, d)), np.empty((0, 0)))
+        return MetricMatrix(self.ridge, root, np.empty((0, d)), np.empty((0, 0)))
 
 
-def start_metric(ridge: float, n_coefs: int) -> Metric:
+def start_metric(ridge: float, n_coefs: int) -> MetricMatrix:
     """A = lambda I."""
-    return Metric(ridge, None, np.empty((0, n_coefs)), np.empty((0, 0)))
+    return MetricMatrix(ridge, None, np.empty((0, n_coefs)), np.empty((0, 0)))
 
 
 def _max_young_rows(n_coefs: int) -> int:
@@ -472,7 +472,7 @@ _TOLERANCE = 1e-13
 _LARGEST_RESIDUAL = 1e-10
 
 
-def project_by_lanczos(point: FloatArray, metric: Metric, radius: float) -> FloatArray:
+def project_by_lanczos(point: FloatArray, metric: MetricMatrix, radius: float) -> FloatArray:
     """Project one point; a point inside the ball is returned unchanged.
 
     Parameters
@@ -498,7 +498,7 @@ def project_by_lanczos(point: FloatArray, metric: Metric, radius: float) -> Floa
     return np.asarray(theta * (radius / np.linalg.norm(theta)))
 
 
-def _project_near(point: FloatArray, metric: Metric, radius: float) -> tuple[FloatArray, float] | None:
+def _project_near(point: FloatArray, metric: MetricMatrix, radius: float) -> tuple[FloatArray, float] | None:
     space = _Krylov(metric.solve, point)
     for size in _CHECKS:
         space.grow(size)
@@ -512,7 +512,7 @@ def _project_near(point: FloatArray, metric: Metric, radius: float) -> tuple[Flo
     return None
 
 
-def _project_far(point: FloatArray, metric: Metric, radius: float) -> tuple[FloatArray, float] | None:
+def _project_far(point: FloatArray, metric: MetricMatrix, radius: float) -> tuple[FloatArray, float] | None:
     space = _Krylov(metric.apply, metric.apply(point))
     for size in _CHECKS:
         space.grow(size)
@@ -525,7 +525,7 @@ def _project_far(point: FloatArray, metric: Metric, radius: float) -> tuple[Floa
     return None
 
 
-def _is_solution(theta: FloatArray, mu: float, point: FloatArray, metric: Metric, radius: float) -> bool:
+def _is_solution(theta: FloatArray, mu: float, point: FloatArray, metric: MetricMatrix, radius: float) -> bool:
     """Whether (I + mu A^{-1}) theta = nu holds; the other form hides errors if A is large."""
     residual = theta + mu * metric.solve(theta) - point
     return bool(np.linalg.norm(residual) <= _LARGEST_RESIDUAL * max(radius, float(np.linalg.norm(point))))
@@ -609,7 +609,7 @@ class WideStack:
     """
 
     coefs: FloatArray
-    metrics: tuple[Metric | Sketch, ...]
+    metrics: tuple[MetricMatrix | Sketch, ...]
 
     def __len__(self) -> int:
         """Return the number of learners."""
@@ -643,7 +643,7 @@ class WideStack:
         return WideStack(coefs, tuple(metrics))
 
 
-def _project(point: FloatArray, metric: Metric | Sketch, radius: float) -> FloatArray:
+def _project(point: FloatArray, metric: MetricMatrix | Sketch, radius: float) -> FloatArray:
     return metric.project(point, radius) if isinstance(metric, Sketch) else project_by_lanczos(point, metric, radius)
 
 

@@ -193,7 +193,7 @@ def embeddings_of(
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedFeatures:
     """A frozen network, its embeddings of the reference, and further attributes of a subclass."""
 
     backbone: Any
@@ -375,10 +375,10 @@ class BackboneFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 "image_size for images."
             )
 
-    def _learn(self, load: Callable[[], Any], rows: Rows, y: Any, seed: int) -> Learned:
+    def _learn(self, load: Callable[[], Any], rows: Rows, y: Any, seed: int) -> LearnedFeatures:
         """Return the network as it was loaded, frozen; a subclass may train it first."""
         frozen = load().frozen()
-        return Learned(frozen, self._embed(frozen, rows))
+        return LearnedFeatures(frozen, self._embed(frozen, rows))
 
     def _embed(self, frozen: Any, rows: Rows, indices: IntArray | None = None) -> NDArray[np.float32]:
         """Return a frozen backbone's features of all rows, or of those at some places, with a progress bar."""

@@ -20,7 +20,7 @@ MIN_ROWS = 50
 
 
 @dataclass(frozen=True)
-class Finding:
+class ColumnFinding:
     """Something about one column that the reference does not show.
 
     Attributes
@@ -65,7 +65,7 @@ class Coverage:
     n_rows: int
     share_outside: float
     drift_strength: float
-    columns: tuple[Finding, ...] = ()
+    columns: tuple[ColumnFinding, ...] = ()
 
     @property
     def sentences(self) -> list[str]:
@@ -190,7 +190,7 @@ class ColumnRanges:
             found.append((kind, self.names[column], float(totals[column]) / n_rows))
         return found
 
-    def findings(self, rows: FloatArray) -> tuple[Finding, ...]:
+    def findings(self, rows: FloatArray) -> tuple[ColumnFinding, ...]:
         """Return what recent rows show, in words."""
         counts = self.count(rows)
         column_of = {name: column for column, name in enumerate(self.names)}
@@ -207,10 +207,12 @@ class ColumnRanges:
                     share,
                     is_one=bool((new == new[-1]).all()),
                 )
-                found.append(Finding(name, kind, share, 0.0, sentence))
+                found.append(ColumnFinding(name, kind, share, 0.0, sentence))
             else:
                 expected = 2.0 / (self._n_reference + 1)
-                found.append(Finding(name, kind, share, expected, self._outside_sentence(column, counts, len(rows))))
+                found.append(
+                    ColumnFinding(name, kind, share, expected, self._outside_sentence(column, counts, len(rows)))
+                )
         return tuple(found)
 
     def _outside_sentence(self, column: int, counts: IntArray, n_rows: int) -> str:

@@ -49,7 +49,7 @@ _N_SEGMENTS = 4
 
 
 @dataclass(frozen=True)
-class Predictions:
+class PredictedRows:
     """Predictions of rows.
 
     Attributes
@@ -66,8 +66,8 @@ class Predictions:
     def __len__(self) -> int:
         return len(self.predicted)
 
-    def __getitem__(self, rows: Any) -> Predictions:
-        return Predictions(self.predicted[rows], None if self.probabilities is None else self.probabilities[rows])
+    def __getitem__(self, rows: Any) -> PredictedRows:
+        return PredictedRows(self.predicted[rows], None if self.probabilities is None else self.probabilities[rows])
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Labels:
         labels speak alone.
     """
 
-    made: Predictions
+    made: PredictedRows
     y: NDArray[Any]
     weight: FloatArray
     is_alone: bool = False
@@ -164,14 +164,14 @@ class ClassCalibration:
     offsets : array of shape (1 + n_windows, n_classes)
     """
 
-    held_out: Predictions
+    held_out: PredictedRows
     y: IntArray
     window: IntArray
     slopes: FloatArray
     offsets: FloatArray
 
     @classmethod
-    def fit(cls, held_out: Predictions, y: IntArray, window: IntArray) -> Self:
+    def fit(cls, held_out: PredictedRows, y: IntArray, window: IntArray) -> Self:
         """Fit to held-out rows."""
         assert held_out.probabilities is not None
         logs = _logarithms(held_out.probabilities)
@@ -206,13 +206,13 @@ class ClassCalibration:
         assert made.probabilities is not None
         return ClassRows(made.predicted, made.probabilities, one_hot(y, made.probabilities.shape[1]) / max(1, len(y)))
 
-    def expected_rows(self, made: Predictions, without: int | None = None) -> ClassRows:
+    def expected_rows(self, made: PredictedRows, without: int | None = None) -> ClassRows:
         """Return rows with their calibrated probabilities in place of labels; the masses sum to 1."""
         assert made.probabilities is not None
         mass = self.calibrated(made.probabilities, without) / max(1, len(made))
         return ClassRows(made.predicted, made.probabilities, mass)
 
-    def joined(self, recent: Predictions, labels: Labels) -> _JoinedClasses:
+    def joined(self, recent: PredictedRows, labels: Labels) -> _JoinedClasses:
         """Return what the difference estimator needs."""
         return _JoinedClasses(self, recent, labels)
 
@@ -234,14 +234,14 @@ class NumberCalibration:
         Rows between two edges are predicted similarly.
     """
 
-    held_out: Predictions
+    held_out: PredictedRows
     y: FloatArray
     window: IntArray
     weights: FloatArray
     edges: FloatArray
 
     @classmethod
-    def fit(cls, held_out: Predictions, y: FloatArray, window: IntArray) -> Self:
+    def fit(cls, held_out: PredictedRows, y: FloatArray, window: IntArray) -> Self:
         """Fit to held-out rows."""
         n_bins = int(np.clip(len(y) // _ROWS_IN_BIN, 1, _MOST_BINS))
         edges = np.unique(np.quantile(held_out.predicted, np.arange(1, n_bins) / n_bins))
@@ -266,17 +266,17 @@ class NumberCalibration:
         """The bin of each held-out row."""
         return self.bin_of(self.held_out)
 
-    def bin_of(self, made: Predictions) -> IntArray:
+    def bin_of(self, made: PredictedRows) -> IntArray:
         """Return the bin of each row."""
         return np.searchsorted(self.edges, made.predicted, side="right").astype(np.int64)
 
-    def mean_by_bin(self, values: FloatArray, made: Predictions) -> FloatArray:
+    def mean_by_bin(self, values: FloatArray, made: PredictedRows) -> FloatArray:
         """Return for each row the mean of something over held-out rows of its bin."""
         n_bins = len(self.edges) + 1
         total = np.maximum(np.bincount(self.bins, self.weights, n_bins), 1e-300)
         return np.asarray((np.bincount(self.bins, self.weights * values, n_bins) / total)[self.bin_of(made)])
 
-    def spread(self, made: Predictions, weight: FloatArray, without: int | None = None) -> FloatArray:
+    def spread(self, made: PredictedRows, weight: FloatArray, without: int | None = None) -> FloatArray:
         """Return the mass that rows of these weights put on each held-out residual."""
         own = self.weights if without is None else self.weights * (self.window != without)
         n_bins = len(self.edges) + 1
@@ -291,11 +291,11 @@ class NumberCalibration:
         residuals = self.residuals[chosen]
         return NumberRows(residuals, np.full(len(residuals), 1.0 / max(1, len(residuals))))
 
-    def expected_rows(self, made: Predictions, without: int | None = None) -> NumberRows:
+    def expected_rows(self, made: PredictedRows, without: int | None = None) -> NumberRows:
         """Return held-out residuals, weighted as these rows are predicted; the masses sum to 1."""
         return NumberRows(self.residuals, self.spread(made, np.full(len(made), 1.0 / len(made)), without))
 
-    def joined(self, recent: Predictions, labels: Labels) -> _JoinedNumbers:
+    def joined(self, recent: PredictedRows, labels: Labels) -> _JoinedNumbers:
         """Return what the difference estimator needs."""
         return _JoinedNumbers(self, recent, labels)
 
@@ -355,7 +355,7 @@ def _fit_scaling(logs: FloatArray, y: IntArray, weights: FloatArray, first: Floa
 @dataclass(frozen=True)
 class _JoinedClasses:
     calibration: ClassCalibration
-    recent: Predictions
+    recent: PredictedRows
     labels: Labels
 
     @cached_property
@@ -404,7 +404,7 @@ class _JoinedClasses:
 @dataclass(frozen=True)
 class _JoinedNumbers:
     calibration: NumberCalibration
-    recent: Predictions
+    recent: PredictedRows
     labels: Labels
 
     def rows(self, share: float, weight: FloatArray) -> NumberRows:
@@ -450,7 +450,7 @@ def of_constant(metric: Metric, calibration: Calibration) -> float:
     return min(values, key=metric.loss)
 
 
-def expected(metric: Metric, calibration: Calibration, recent: Predictions) -> Estimate:
+def expected(metric: Metric, calibration: Calibration, recent: PredictedRows) -> Estimate:
     """Return what the metric is on recent rows if labels still follow from inputs as they did; NaN without any."""
     before = at_fit(metric, calibration)
     if not len(recent):
@@ -466,7 +466,7 @@ def expected(metric: Metric, calibration: Calibration, recent: Predictions) -> E
     return Estimate(metric.name, value, low, high, "expected", before, 0)
 
 
-def confirmed(metric: Metric, calibration: Calibration, recent: Predictions, labels: Labels) -> Estimate:
+def confirmed(metric: Metric, calibration: Calibration, recent: PredictedRows, labels: Labels) -> Estimate:
     """Return what labels of recent rows say about the metric, with what is expected as control variate."""
     weight = labels.weight / labels.weight.sum()
     joined = calibration.joined(recent, labels)
@@ -487,7 +487,7 @@ def confirmed(metric: Metric, calibration: Calibration, recent: Predictions, lab
     return Estimate(metric.name, value, low, high, "labels", at_fit(metric, calibration), len(labels))
 
 
-def estimate(metric: Metric, calibration: Calibration, recent: Predictions, labels: Labels) -> Estimate:
+def estimate(metric: Metric, calibration: Calibration, recent: PredictedRows, labels: Labels) -> Estimate:
     """Return what labels confirm if there are enough of them, or else what is expected."""
     if len(recent) and labels.n_effective >= FEWEST_LABELS and _have_both_sides(metric, labels):
         found = confirmed(metric, calibration, recent, labels)
@@ -514,7 +514,7 @@ def gaps(metric: Metric, calibration: Calibration) -> FloatArray:
     return np.array(found)
 
 
-def moved(before: Predictions, now: Predictions) -> float:
+def moved(before: PredictedRows, now: PredictedRows) -> float:
     """Return how far predictions have moved: from 0, as before, to 1, all beyond those of before.
 
     It is ``|2 AUC - 1|`` of recent against earlier rows in the order of the predicted numbers, or of the probability of
@@ -560,7 +560,7 @@ def labels_needed(value: float, half_width: float) -> int:
 def estimate_by_segment(
     metric: Metric,
     calibration: Calibration,
-    recent: Predictions,
+    recent: PredictedRows,
     labels: Labels,
     *,
     of_recent: NDArray[Any],

@@ -22,7 +22,7 @@ from accous.diagnostics.performance import (
     Calibration,
     Estimate,
     NumberCalibration,
-    Predictions,
+    PredictedRows,
     labels_needed,
     with_others,
 )
@@ -123,7 +123,9 @@ def start_alarm(limit: float, alpha: float = ALPHA) -> Alarm:
 # --- Losses in [0, 1]
 
 
-def losses_of(metric: Metric, calibration: Calibration, made: Predictions, y: NDArray[Any] | None = None) -> FloatArray:
+def losses_of(
+    metric: Metric, calibration: Calibration, made: PredictedRows, y: NDArray[Any] | None = None
+) -> FloatArray:
     """Return the loss of each row in [0, 1]; without labels, what held-out rows make expect.
 
     Of classes it is the metric's own where that is a mean over rows with bounded losses (error, Brier score, cost), the
@@ -268,7 +270,7 @@ BEFORE_ROWS = Status(None, False, (Reason(Finding.NO_ROWS, 0),), Advice(Action.F
 
 
 @dataclass(frozen=True)
-class History:
+class StateHistory:
     """What the windows of the user's own history showed.
 
     Attributes
@@ -311,7 +313,7 @@ def tolerance_of(metric: Metric, at_fit: float, scale: float = math.nan) -> floa
 def judge(
     metric: Metric,
     now: Estimate,
-    history: History,
+    history: StateHistory,
     drift: float,
     *,
     tolerance: float,
@@ -374,7 +376,7 @@ def _by_labels(metric: Metric, now: Estimate, tolerance: float) -> tuple[str, li
 
 
 def _without_labels(
-    metric: Metric, now: Estimate, history: History, drift: float, moved: float, tolerance: float
+    metric: Metric, now: Estimate, history: StateHistory, drift: float, moved: float, tolerance: float
 ) -> tuple[str, list[Reason]]:
     value, low, _ = _losses(metric, now)
     gaps = history.gaps[np.isfinite(history.gaps)]

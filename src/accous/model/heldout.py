@@ -20,12 +20,12 @@ from accous.diagnostics.performance import (
     Calibration,
     ClassCalibration,
     NumberCalibration,
-    Predictions,
+    PredictedRows,
     gaps,
     of_constant,
     windows_of,
 )
-from accous.diagnostics.status import History, tolerance_of
+from accous.diagnostics.status import StateHistory, tolerance_of
 from accous.exceptions import ParameterError
 from accous.model.backtest import CUTS, ReferenceParts
 from accous.model.tasks import Task
@@ -194,14 +194,14 @@ class Measures:
         is_own = metric is self.metric and self.tolerance is not None
         return float(self.tolerance) if is_own else tolerance_of(metric, at_fit, scale)  # type: ignore[arg-type]
 
-    def made_by(self, predictor: Any, rows: Any) -> Predictions:
+    def made_by(self, predictor: Any, rows: Any) -> PredictedRows:
         """Return what a predictor says of rows."""
         classes = None if self.classes is None else np.array(self.classes)
         return self.made(answers_of(predictor, rows, classes, has_scores=self.has_scores))
 
-    def made(self, answers: FloatArray) -> Predictions:
+    def made(self, answers: FloatArray) -> PredictedRows:
         """Return predictions of numbers, or of probabilities."""
-        return Predictions(answers) if answers.ndim == 1 else Predictions(decide(answers, self.threshold), answers)
+        return PredictedRows(answers) if answers.ndim == 1 else PredictedRows(decide(answers, self.threshold), answers)
 
 
 def read_measures(
@@ -256,7 +256,7 @@ class HeldOutReference:
         self, parts: ReferenceParts, order: IntArray | None, measures: Measures, known: HeldOut | None = None
     ) -> None:
         self._parts, self._order, self._measures = parts, order, measures
-        self._histories: dict[str, History] = {}
+        self._histories: dict[str, StateHistory] = {}
         if known is not None:
             vars(self)["predictions"] = known
 
@@ -298,7 +298,7 @@ class HeldOutReference:
             return None
         with one_blas_thread():
             if not task.has_classes:
-                return NumberCalibration.fit(Predictions(held.predicted), task.targets[held.rows], self._window)
+                return NumberCalibration.fit(PredictedRows(held.predicted), task.targets[held.rows], self._window)
             shares = one_hot(held.predicted, len(task.classes)) if held.probabilities is None else held.probabilities
             return ClassCalibration.fit(self._measures.made(shares), task.labels[held.rows], self._window)
 
@@ -312,7 +312,7 @@ class HeldOutReference:
         """Make the predictions now."""
         self.predictions  # noqa: B018
 
-    def history(self, metric: Metric, cover: ReferenceCover) -> History:
+    def history(self, metric: Metric, cover: ReferenceCover) -> StateHistory:
         """Return what windows of the reference showed by a metric; the cover has the rows as numbers."""
         if metric.name not in self._histories:
             calibration, held = self.calibration, self.predictions
@@ -321,7 +321,7 @@ class HeldOutReference:
             with one_blas_thread():
                 drift = self._drift(cover.numbers)
                 constant = of_constant(metric, calibration)
-                self._histories[metric.name] = History(held.is_in_time, gaps(metric, calibration), drift, constant)
+                self._histories[metric.name] = StateHistory(held.is_in_time, gaps(metric, calibration), drift, constant)
         return self._histories[metric.name]
 
     def _drift(self, numbers: FloatArray | None) -> float:

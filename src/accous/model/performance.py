@@ -14,7 +14,7 @@ from accous.arrays import FloatArray, IntArray, to_plain
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent
 from accous.diagnostics.metrics import one_hot
-from accous.diagnostics.performance import Labels, Predictions, label_weights
+from accous.diagnostics.performance import Labels, PredictedRows, label_weights
 from accous.diagnostics.status import Alarm, Status, limit_of, losses_of, start_alarm, text_of
 from accous.exceptions import DataError
 from accous.model.tasks import ClassTask, Task, read_numbers, read_predictions
@@ -77,9 +77,9 @@ class LabelledRows:
         return LabelledRows(*both)[-min(_MOST_LABELLED, max(_FEWEST_LABELLED, most)) :]
 
     @property
-    def made(self) -> Predictions:
+    def made(self) -> PredictedRows:
         """What was predicted of them."""
-        return Predictions(self.predicted, self.probabilities if self.probabilities.shape[1] else None)
+        return PredictedRows(self.predicted, self.probabilities if self.probabilities.shape[1] else None)
 
     @property
     def arrived(self) -> IntArray:
@@ -157,7 +157,7 @@ def read_labelled(
     else:
         y = np.asarray(late, dtype=np.float64)
         if predicted is not None:
-            made = Predictions(read_numbers(predicted, n, name="predicted"))
+            made = PredictedRows(read_numbers(predicted, n, name="predicted"))
     assert made is not None
     width = rules.cover.numbers.shape[1] if rules.takes_numbers and rules.cover.numbers is not None else 0
     kept = np.full((n, width), np.nan)
@@ -176,7 +176,7 @@ def read_labelled(
 
 def _by_shares(
     task: ClassTask, measures: Measures, shares: FloatArray, known: NDArray[Any], n: int
-) -> tuple[NDArray[Any] | None, Predictions]:
+) -> tuple[NDArray[Any] | None, PredictedRows]:
     """Return the most probable classes if some are new, and predictions among the classes of the reference."""
     classes = task.classes if shares.shape[1] == len(task.classes) else known
     if shares.shape != (n, len(classes)) or not ((shares >= 0.0) & (shares <= 1.0)).all():
@@ -186,8 +186,8 @@ def _by_shares(
 
 
 def _class_numbers(
-    task: ClassTask, labels: Any, predicted: list[Any] | None, made: Predictions | None
-) -> tuple[NDArray[Any], Predictions]:
+    task: ClassTask, labels: Any, predicted: list[Any] | None, made: PredictedRows | None
+) -> tuple[NDArray[Any], PredictedRows]:
     """Return numbers of true and predicted classes, where those that the reference does not have share one number."""
     numbers = {each: number for number, each in enumerate(task.classes.tolist())}
     y = np.array([numbers.get(each, UNSEEN) for each in labels], dtype=np.int64)
@@ -199,7 +199,7 @@ def _class_numbers(
     # One new class in place of another is an error: any class of the reference stands for it.
     then = np.where((then == UNSEEN) & (y == UNSEEN) & ~is_right, 0, then)
     shares = one_hot(then, len(numbers) + 1)[:, :-1] if made is None else made.probabilities
-    return y, Predictions(then, shares)
+    return y, PredictedRows(then, shares)
 
 
 def _read_probability(probability: Any, n: int) -> FloatArray:

@@ -23,7 +23,7 @@ from accous.diagnostics.performance import (
     Calibration,
     Estimate,
     Labels,
-    Predictions,
+    PredictedRows,
     at_fit,
     estimate,
     estimate_by_segment,
@@ -226,7 +226,7 @@ class Snapshot:
         return recent[:, place], of_labelled, of_held_out
 
     @cached_property
-    def recent(self) -> Predictions:
+    def recent(self) -> PredictedRows:
         """What the predictor in use says of recent rows; before the first, of labelled rows if there are some.
 
         Rows of frames are not kept as the user's estimator reads them: held-out rows of the reference stand for them,
@@ -259,7 +259,7 @@ class Snapshot:
         """Labels that say something of recent rows."""
         labelled = self.state.labelled
         if labelled is None:
-            none = Predictions(np.zeros(0), None)
+            none = PredictedRows(np.zeros(0), None)
             return Labels(none, np.zeros(0), np.zeros(0))
         found = labelled.labels(self._label_weights)
         return found if self.state.learning is None else replace(found, is_alone=True)
@@ -285,7 +285,7 @@ class Snapshot:
             return states.BEFORE_ROWS
         metric, held, alarm = self.rules.measures.metric, self.rules.held_out, self.alarm
         now = self.performance()
-        no_history = states.History(False, np.zeros(0), float("nan"))
+        no_history = states.StateHistory(False, np.zeros(0), float("nan"))
         found = states.judge(
             metric,
             now,

@@ -25,11 +25,11 @@ from accous.service.bodies import (
     ENCODINGS,
     HEADERS,
     JSON,
-    Batch,
     BatchReader,
-    Choices,
     HttpError,
     Limits,
+    RequestBatch,
+    ResponseOptions,
     prediction_content,
     prediction_sets,
     respond,
@@ -128,13 +128,13 @@ class Service:
             found |= {name: value for name, value in now.items() if name in content}
         return respond_json(found)
 
-    def predict(self, reader: BatchReader, batch: Batch, *, needs_ratio: bool, model: Any = None) -> RoundResult:
+    def predict(self, reader: BatchReader, batch: RequestBatch, *, needs_ratio: bool, model: Any = None) -> RoundResult:
         """Predict rows, all from one round; of this copy of the model, if there is one."""
         result = reader.table_model.predict_rows(batch.X, needs_ratio=needs_ratio, model=model)
         self.metrics.predicted_rows.inc(len(batch.X))
         return result
 
-    def predicted(self, reader: BatchReader, batch: Batch) -> dict[str, Any]:
+    def predicted(self, reader: BatchReader, batch: RequestBatch) -> dict[str, Any]:
         """Return the predictions of rows, ready for JSON."""
         # One copy for all parts: learning may go on between them.
         model = copy(reader.table_model.model)
@@ -301,7 +301,7 @@ class Endpoints:
 
         record, parsed = await service.bodies.read(request, read)
         response = await learner.learn(record, parsed)
-        if response.status_code == 200 and isinstance(parsed, Batch):
+        if response.status_code == 200 and isinstance(parsed, RequestBatch):
             service.metrics.learned_rows.inc(len(parsed.X))
         return response
 
@@ -372,7 +372,7 @@ def _choices(request: Request) -> dict[str, str]:
         return {}
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == JSON:
         return options_of(request, otherwise="with JSON, put include, alpha and key beside the rows")
-    return options_of(request, *Choices.__struct_fields__)
+    return options_of(request, *ResponseOptions.__struct_fields__)
 
 
 def _digest(body: bytes, kind: str, content_type: str, options: dict[str, str]) -> bytes:

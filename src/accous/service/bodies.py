@@ -280,7 +280,7 @@ _WRONG_WORD, _WRONG_FIELD = (
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class Choices(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class ResponseOptions(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """What to answer.
 
     Attributes
@@ -298,7 +298,7 @@ class Choices(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     key: str | None = None
 
 
-class RowsBody(Choices, kw_only=True):
+class RowsBody(ResponseOptions, kw_only=True):
     """Rows in JSON, and what to answer."""
 
     rows: list[dict[str, Value]]
@@ -346,13 +346,13 @@ def decode_json(body: bytes, kind: type[T], limits: Limits) -> T:
         raise HttpError(400, "malformed_json", f"The body is not valid JSON: {reason}.") from None
 
 
-def choices_of(options: dict[str, str]) -> Choices:
+def choices_of(options: dict[str, str]) -> ResponseOptions:
     """Return what the address of a request says, whose body has no place for it."""
     include = list(filter(None, options.get("include", "ids").split(",")))
     try:
-        found = msgspec.convert({"include": include, "alpha": options.get("alpha", 0.1)}, Choices, strict=False)
+        found = msgspec.convert({"include": include, "alpha": options.get("alpha", 0.1)}, ResponseOptions, strict=False)
     except msgspec.ValidationError as error:
-        raise _wrong_form(str(error), Choices) from None
+        raise _wrong_form(str(error), ResponseOptions) from None
     found.key = options.get("key")
     return found
 
@@ -360,7 +360,7 @@ def choices_of(options: dict[str, str]) -> Choices:
 def _wrong_form(error: str, kind: type[msgspec.Struct]) -> HttpError:
     """Return what is wrong with a request, and what is allowed where msgspec does not say it."""
     text = f"The request does not have the right form: {error}"
-    if issubclass(kind, Choices) and (unknown := _WRONG_WORD.match(error)):
+    if issubclass(kind, ResponseOptions) and (unknown := _WRONG_WORD.match(error)):
         text = f"include has {unknown[1][:40]!r}: use words of {', '.join(get_args(Include))}"
     where = kind if " - at " not in error else Label if kind is LabelsBody else None
     if error.startswith(_WRONG_FIELD) and where is not None:
@@ -458,11 +458,11 @@ def _reason(error: BaseException) -> str:
 
 
 _UNREADABLE = "The columns of the request cannot be read: check their types."
-_PLAIN = Choices(include=())
+_PLAIN = ResponseOptions(include=())
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RequestBatch:
     """Encoded rows.
 
     Attributes
@@ -485,7 +485,7 @@ class Batch:
     marks: Marks
     times: NDArray[np.float64] | None
     keys: list[str] | None
-    choices: Choices
+    choices: ResponseOptions
 
 
 class BatchReader:
@@ -518,7 +518,7 @@ class BatchReader:
         # Ids of another model are not ids of this one.
         self.salt = zlib.crc32("\n".join([table_model.label, *self.columns]).encode("utf-8", "replace"))
 
-    def read(self, body: bytes, content_type: str, options: dict[str, str]) -> Batch:
+    def read(self, body: bytes, content_type: str, options: dict[str, str]) -> RequestBatch:
         """Return the rows of a request; refuse those that the model cannot use."""
         decoded = decode_rows(body, content_type, self._limits)
         if isinstance(decoded, RowsBody):
@@ -528,16 +528,16 @@ class BatchReader:
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OverflowError):
             raise HttpError(422, "wrong_columns", _UNREADABLE) from None
 
-    def read_rows(self, rows: Sequence[dict[str, Any]], choices: Choices = _PLAIN) -> Batch:
+    def read_rows(self, rows: Sequence[dict[str, Any]], choices: ResponseOptions = _PLAIN) -> RequestBatch:
         """Return rows of plain values, encoded."""
         key, encoder = choices.key, self.table_model.encoder
         keys = None if key is None else _keys([row.get(key) for row in rows], key)
         features = self._plain.encode(rows) if self._time is None else None
         if features is not None:
-            return Batch(rows, encoder, features.X, features.marks, None, keys, choices)
+            return RequestBatch(rows, encoder, features.X, features.marks, None, keys, choices)
         return self._batch(self._frame_of(rows), len(rows), keys, choices)
 
-    def read_frame(self, frame: pl.DataFrame, choices: Choices) -> Batch:
+    def read_frame(self, frame: pl.DataFrame, choices: ResponseOptions) -> RequestBatch:
         """Return the rows of a frame, encoded."""
         keys, key = None, choices.key
         if not frame.height:
@@ -590,15 +590,17 @@ class BatchReader:
         else:
             raise HttpError(422, "invalid", f"The row of label {number} (counted from 0) has no column of the model.")
 
-    def _batch(self, frame: pl.DataFrame, n_rows: int, keys: list[str] | None, choices: Choices) -> Batch:
+    def _batch(
+        self, frame: pl.DataFrame, n_rows: int, keys: list[str] | None, choices: ResponseOptions
+    ) -> RequestBatch:
         encoder = self.table_model.encoder
         if not n_rows:
             empty = np.empty((0, len(encoder.feature_names)))
             marks = Marks(np.empty((0, len(encoder.marks)), dtype=np.uint8), pl.DataFrame())
-            return Batch((), encoder, empty, marks, None, keys, choices)
+            return RequestBatch((), encoder, empty, marks, None, keys, choices)
         features = self._usable(self._prepared(frame))
         times = None if self._time is None else self._time.seconds(frame)
-        return Batch(frame, encoder, features.X, features.marks, times, keys, choices)
+        return RequestBatch(frame, encoder, features.X, features.marks, times, keys, choices)
 
     def _require_columns(self, frame: pl.DataFrame) -> None:
         try:
@@ -744,7 +746,9 @@ def plain_predictions(form: LabelForm, result: RoundResult) -> list[Any]:
     return list(form.predictions(form.answers(result.scores)).tolist()) if len(result.ratios) else []
 
 
-def prediction_content(form: LabelForm, result: RoundResult, batch: Batch, *, origin: str, salt: int) -> dict[str, Any]:
+def prediction_content(
+    form: LabelForm, result: RoundResult, batch: RequestBatch, *, origin: str, salt: int
+) -> dict[str, Any]:
     """Return the answer to a request but for prediction sets, ready for JSON.
 
     Parameters
@@ -774,7 +778,7 @@ def prediction_content(form: LabelForm, result: RoundResult, batch: Batch, *, or
     return content
 
 
-def prediction_sets(model: Any, batch: Batch) -> dict[str, list[list[Any]]]:
+def prediction_sets(model: Any, batch: RequestBatch) -> dict[str, list[list[Any]]]:
     """Return the classes of each row's prediction set, if the client wants them.
 
     Parameters

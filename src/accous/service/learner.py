@@ -25,13 +25,13 @@ from accous.model.learning import draw_rows
 from accous.service.bodies import (
     NO_LIMITS,
     AskBody,
-    Batch,
     BatchReader,
     HttpError,
     Label,
     LabelsBody,
     Limits,
     MadePrediction,
+    RequestBatch,
     id_of_line,
     key_text,
     label_text,
@@ -62,7 +62,7 @@ from accous.text import LOGGER
 # --- What a record of the log does to the model; the same on its first day and when the log is replayed
 
 
-Parsed = Batch | LabelsBody | AskBody
+Parsed = RequestBatch | LabelsBody | AskBody
 _MOST_UNKNOWN = 20
 _ROWS_BETWEEN_PRUNES = 100_000
 
@@ -71,7 +71,7 @@ class Predicted(NamedTuple):
     """Rows that were predicted in a round and are not in the store yet; the log has them."""
 
     record: int
-    batch: Batch
+    batch: RequestBatch
     round: int
     scores: NDArray[np.float64]
 
@@ -133,7 +133,7 @@ class Executor:
             What `parse` returned for it.
         """
         try:
-            if isinstance(parsed, Batch):
+            if isinstance(parsed, RequestBatch):
                 result = self._run_record(number, record, parsed)
             else:
                 result = self._ask(parsed.n) if isinstance(parsed, AskBody) else self._count(parsed)
@@ -152,7 +152,7 @@ class Executor:
             )
         return result
 
-    def _run_record(self, number: int, record: Record, batch: Batch) -> Response:
+    def _run_record(self, number: int, record: Record, batch: RequestBatch) -> Response:
         table_model = self._table_model
         if batch.encoder is not table_model.encoder:
             # It waited while new categories were learned, which it would not do when the log is replayed.

@@ -14,10 +14,10 @@ from starlette.responses import Response
 
 from accous.service.bodies import (
     JSON,
-    Batch,
     BatchReader,
     HttpError,
     Limits,
+    RequestBatch,
     Value,
     decode_json,
     plain_predictions,
@@ -134,7 +134,7 @@ class Inference:
         content: dict[str, Any] = {"model_name": self._service.name, "model_version": VERSION, "outputs": outputs}
         return respond_json(content if asked.id is None else content | {"id": asked.id})
 
-    def _outputs(self, reader: BatchReader, batch: Batch, wanted: list[str]) -> list[dict[str, Any]]:
+    def _outputs(self, reader: BatchReader, batch: RequestBatch, wanted: list[str]) -> list[dict[str, Any]]:
         needs_ratio = not wanted or "ratio" in wanted
         result, form = self._service.predict(reader, batch, needs_ratio=needs_ratio), reader.table_model.form
         n_rows = len(batch.X)

@@ -162,7 +162,7 @@ class _Following:
         self._rule, self._save_rule = RoundRule(options.batch_size, options.by), options.save_rule()
         self._should_stop, self._on_round = should_stop, on_round
         self._scoring = None if job.label is None else Scoring(job.table_model.model, job.label)
-        self._memory, self._ahead = _Memory(job), _Ahead(job.table_model)
+        self._memory, self._ahead = _RememberedRows(job), _Ahead(job.table_model)
         self._last_save, self._last_saved_round = time.monotonic(), job.table_model.model.n_rounds_
 
     def run(self) -> bool:
@@ -330,7 +330,7 @@ class _Ahead:
         return self._found[start - self._start : stop - self._start]
 
 
-class _Memory:
+class _RememberedRows:
     """The predictions of a run on their way to the store, which has them before the model is saved."""
 
     def __init__(self, job: AdaptJob) -> None:

@@ -1331,7 +1331,7 @@ _SPREADSHEETS = (".xlsx", ".xls", ".ods")
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedFormat:
     """What a caller of `open_table` asked for; the attributes are its parameters."""
 
     path: str
@@ -1350,22 +1350,22 @@ class Format:
     endings : tuple of str
         What the names of its files end in.
     open : callable
-        Takes an `Asked` and returns a `TableReader`.
+        Takes an `AskedFormat` and returns a `TableReader`.
     whole_files : str
         What sentences call it, if it can only be read from a finished file; empty if it is text that may be piped.
     """
 
     endings: tuple[str, ...]
-    open: Callable[[Asked], TableReader]
+    open: Callable[[AskedFormat], TableReader]
     whole_files: str = ""
 
 
-def _open_npy(asked: Asked) -> NpyTable:
+def _open_npy(asked: AskedFormat) -> NpyTable:
     # An array has no column names: if the model knows exactly one embedding, the array is that one.
     return NpyTable(asked.path, next(iter(asked.widths)) if asked.widths and len(asked.widths) == 1 else EMBEDDING)
 
 
-def _open_text(asked: Asked, make: Callable[[TextSource], TableReader]) -> TableReader:
+def _open_text(asked: AskedFormat, make: Callable[[TextSource], TableReader]) -> TableReader:
     source = TextSource(asked.path, asked.encoding, is_growing=asked.is_growing)
     try:
         return make(source)
@@ -1480,7 +1480,7 @@ def open_table(
     chosen = FORMATS[require_choice("--format", name, tuple(FORMATS))]
     if chosen.whole_files and (path == STDIN or is_growing):
         raise ParameterError(f"{chosen.whole_files} must be a finished file: neither standard input nor --follow.")
-    return chosen.open(Asked(path, encoding, separator, is_growing, widths))
+    return chosen.open(AskedFormat(path, encoding, separator, is_growing, widths))
 
 
 def open_as_asked(

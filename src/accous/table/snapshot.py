@@ -14,18 +14,17 @@ from accous.arrays import IntArray, from_plain, to_plain
 from accous.diagnostics.coverage import (
     NOTHING_FOUND,
     ROUNDS_BETWEEN_COLUMN_LOOKS,
+    ColumnFinding,
     ColumnRanges,
     ColumnWatch,
     Coverage,
-    Finding,
     constant_sentence,
     largest_rare_count,
     smallest_rare_count,
 )
 from accous.diagnostics.drift import DriftEvent, Regime, SeasonWatch
-from accous.diagnostics.performance import Predictions
-from accous.diagnostics.status import Finding as Code
-from accous.diagnostics.status import Reason, Status
+from accous.diagnostics.performance import PredictedRows
+from accous.diagnostics.status import Finding, Reason, Status
 from accous.exceptions import ParameterError
 from accous.model.performance import AlarmWatch, MovedColumn
 from accous.model.snapshot import Snapshot
@@ -95,7 +94,7 @@ class TableWatch:
         varied = (*self.varied, *(name for name in new if is_varied[name] and name not in self.varied))
         return TableWatch(recent, columns, self.latest | {name: value for name, (value, _) in new.items()}, varied)
 
-    def findings(self, encoder: ColumnEncoder) -> list[Finding]:
+    def findings(self, encoder: ColumnEncoder) -> list[ColumnFinding]:
         """Return what the recent rows show, in words."""
         hits, kinds = self.recent.last(), encoder.marks
         if hits is None or not kinds:
@@ -103,7 +102,7 @@ class TableWatch:
         found = _rare(kinds, hits.sum(axis=0, dtype=np.int64), len(hits))
         return [self._finding(kinds[number], share, encoder) for number, share in found]
 
-    def _finding(self, mark: Mark, share: float, encoder: ColumnEncoder) -> Finding:
+    def _finding(self, mark: Mark, share: float, encoder: ColumnEncoder) -> ColumnFinding:
         expected, value = mark.n_hits / mark.n_reference, self.latest.get(mark.column, "")
         where = "all recent rows" if share == 1.0 else f"{share:.1%} of the recent rows"
         if mark.kind == MISSING:
@@ -127,7 +126,7 @@ class TableWatch:
             plan = next(plan for plan in encoder.used if plan.name == mark.column)
             if is_part_of_calendar(plan):
                 sentence += f" To leave it out, run accous fit with --drop {mark.column}."
-        return Finding(mark.column, mark.kind, share, expected, sentence)
+        return ColumnFinding(mark.column, mark.kind, share, expected, sentence)
 
     def to_plain(self) -> dict[str, Any]:
         """Return everything as arrays, numbers and strings."""
@@ -147,7 +146,7 @@ def watch_from_plain(plain: dict[str, Any]) -> TableWatch:
     return TableWatch(recent_from_plain(plain["recent"]), columns, latest, tuple(plain["varied"]))
 
 
-def number_findings(columns: Iterable[DecodedColumn], rows: Any, reference: Any) -> tuple[Finding, ...]:
+def number_findings(columns: Iterable[DecodedColumn], rows: Any, reference: Any) -> tuple[ColumnFinding, ...]:
     """Return which columns of numbers leave their range in the reference, in the units of the table.
 
     Parameters
@@ -217,7 +216,7 @@ class DecodedColumn:
         return f"{self._names[place]} {shares[0, place]:.0%}", f"{self._names[place]} {shares[1, place]:.0%}"
 
 
-def with_column_reasons(reasons: tuple[Reason, ...], findings: tuple[Finding, ...]) -> tuple[Reason, ...]:
+def with_column_reasons(reasons: tuple[Reason, ...], findings: tuple[ColumnFinding, ...]) -> tuple[Reason, ...]:
     """Return reasons with what single columns show: new categories, and numbers beyond those of the reference.
 
     Other values of a column that was constant in the reference count as categories: they make no row unlike others.
@@ -226,10 +225,10 @@ def with_column_reasons(reasons: tuple[Reason, ...], findings: tuple[Finding, ..
     outside = max((each.share for each in findings if each.kind == "outside"), default=0.0)
     found = list(reasons)
     if outside >= _MANY_OUTSIDE:
-        known = max((each.number for each in reasons if each.code == Code.FEW_INSIDE), default=0.0)
-        found = [each for each in found if each.code != Code.FEW_INSIDE]
-        found.append(Reason(Code.FEW_INSIDE, max(known, outside)))
-    return (*found, *([Reason(Code.NEW_CATEGORIES, new)] if new else ()))
+        known = max((each.number for each in reasons if each.code == Finding.FEW_INSIDE), default=0.0)
+        found = [each for each in found if each.code != Finding.FEW_INSIDE]
+        found.append(Reason(Finding.FEW_INSIDE, max(known, outside)))
+    return (*found, *([Reason(Finding.NEW_CATEGORIES, new)] if new else ()))
 
 
 # --- What a table model reports, in the words of the classifier and in terms of the table's own columns
@@ -289,7 +288,7 @@ class TableSnapshot(Snapshot):
         return self.status.advice.command(folder, stream) or None
 
     @property
-    def recent(self) -> Predictions:
+    def recent(self) -> PredictedRows:
         """What the predictor in use says of recent rows."""
         return self.inner.recent
 
