@@ -148,7 +148,8 @@ def follow(case: Case) -> list[Row]:
             weighted = calibration.reweighted(_ratio(case.X[first : case.n], case.X[case.n :][rows]))
             same["is_unchanged"] = _is_unchanged(weighted, predictions[1][rows], y[rows])
             for metric in metrics_of(case):
-                history = StateHistory(True, backtest[metric.name], float(case.drift_before.mean()))
+                before, noise = backtest[metric.name]
+                history = StateHistory(True, before, float(case.drift_before.mean()), noise)
                 found.append(same | _look(metric, weighted, history, predictions[1], y, rows, drift))
     return found
 

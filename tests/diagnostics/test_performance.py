@@ -323,13 +323,24 @@ def test_gaps_tell_windows_that_were_not_expected():
     made, y = draw(np.random.default_rng(0), 1200)
     window = windows_of(1200)
     y = np.where(window == 4, 1 - y, y)
-    found = gaps(ERROR, ClassCalibration.fit(made, y, window))
+    found, noise = gaps(ERROR, ClassCalibration.fit(made, y, window))
     assert found.argmax() == 4
     assert found[4] > 0.3
-    assert gaps(AUC, ClassCalibration.fit(made, y, window))[4] > 0.3
+    assert noise == pytest.approx(
+        np.mean([np.var(made.predicted[window == each] != y[window == each]) / 200 for each in range(6)])
+    )
+    assert gaps(AUC, ClassCalibration.fit(made, y, window))[0][4] > 0.3
     reference, values = numbers(np.random.default_rng(0), 1200)
     values = np.where(window == 2, values + 20.0, values)
-    assert gaps(MAE, NumberCalibration.fit(reference, values, window)).argmax() == 2
+    assert gaps(MAE, NumberCalibration.fit(reference, values, window))[0].argmax() == 2
+
+
+def test_gaps_of_windows_of_one_class_are_not_known_and_add_no_noise():
+    made, y = draw(np.random.default_rng(0), 300)
+    window = windows_of(300)
+    found, noise = gaps(AUC, ClassCalibration.fit(made, np.where(window == 1, 0, y), window))
+    assert np.isnan(found).tolist() == [False, True, False, False, False, False]
+    assert 0.0 < noise < 0.02
 
 
 def test_segments_are_sorted_worst_first():

@@ -38,7 +38,8 @@ def state(metric, value, low, high, basis, *, fit, history=QUIET, drift=0.1, n_l
         (0.11, 0.07, 0.16, "healthy", Finding.LABELS_WITHIN, Action.NOTHING),
         (0.02, 0.00, 0.05, "healthy", Finding.LABELS_WITHIN, Action.NOTHING),
         (0.14, 0.05, 0.27, "uncertain", Finding.LABELS_UNDECIDED, Action.LABEL),
-        (0.18, 0.14, 0.22, "uncertain", Finding.LABELS_UNDECIDED, Action.LABEL),
+        (0.17, 0.13, 0.22, "uncertain", Finding.LABELS_UNDECIDED, Action.LABEL),
+        (0.18, 0.14, 0.22, "degraded", Finding.LABELS_BEYOND, Action.LEARN),
         (0.22, 0.17, 0.28, "degraded", Finding.LABELS_BEYOND, Action.LEARN),
     ],
 )
@@ -61,6 +62,7 @@ def test_labels_decide_alone(value, low, high, wanted, code, action):
         (StateHistory(True, QUIET.gaps[:2], 0.2), 0.1, "uncertain", Finding.NO_BACKTEST),
         (StateHistory(True, QUIET.gaps + 0.2, 0.2), 0.1, "uncertain", Finding.BACKTEST_SCATTERED),
         (StateHistory(True, QUIET.gaps * 10.0, 0.2), 0.1, "uncertain", Finding.BACKTEST_SCATTERED),
+        (StateHistory(True, QUIET.gaps * 10.0, 0.2, noise=0.01), 0.1, "healthy", Finding.INPUTS_AS_BEFORE),
         (StateHistory(True, QUIET.gaps - 0.2, 0.2), 0.1, "healthy", Finding.INPUTS_AS_BEFORE),
     ],
 )

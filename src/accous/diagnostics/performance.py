@@ -504,14 +504,19 @@ def _have_both_sides(metric: Metric, labels: Labels) -> bool:
     return min(n_of_class, len(labels) - n_of_class) >= _FEWEST_OF_CLASS
 
 
-def gaps(metric: Metric, calibration: Calibration) -> FloatArray:
-    """Return for each window of the backtest how far the loss lay above what was expected without its labels."""
-    found = []
+def gaps(metric: Metric, calibration: Calibration) -> tuple[FloatArray, float]:
+    """Return by how much the loss of each window of the backtest exceeded what was expected without its labels.
+
+    The second number is the mean variance of these gaps that comes from the few rows of a window.
+    """
+    found, variances = [], []
     for each in range(calibration.n_windows):
-        rows = np.flatnonzero(calibration.window == each)
-        guessed = calibration.expected_rows(calibration.held_out[rows], each)
-        found.append(metric.loss(metric.value(calibration.true_rows(rows))) - metric.loss(metric.value(guessed)))
-    return np.array(found)
+        chosen = np.flatnonzero(calibration.window == each)
+        true, guessed = calibration.true_rows(chosen), calibration.expected_rows(calibration.held_out[chosen], each)
+        found.append(metric.loss(metric.value(true)) - metric.loss(metric.value(guessed)))
+        if not math.isnan(found[-1]):
+            variances.append(float((true.mass * np.square(metric.gradient(true))).sum()) / len(chosen))
+    return np.array(found), float(np.mean(variances)) if variances else 0.0
 
 
 def moved(before: PredictedRows, now: PredictedRows) -> float:

@@ -320,8 +320,9 @@ class HeldOutReference:
             assert held is not None
             with one_blas_thread():
                 drift = self._drift(cover.numbers)
+                found, noise = gaps(metric, calibration)
                 constant = of_constant(metric, calibration)
-                self._histories[metric.name] = StateHistory(held.is_in_time, gaps(metric, calibration), drift, constant)
+                self._histories[metric.name] = StateHistory(held.is_in_time, found, drift, noise, constant)
         return self._histories[metric.name]
 
     def _drift(self, numbers: FloatArray | None) -> float:
