@@ -162,7 +162,7 @@ def test_a_key_keeps_no_rows_and_readings_change_no_state(adapter):
     before = bytes(state)
     (reading,) = fleet({"k": state}, adapter)
     assert (reading.rows, reading.state, reading.basis) == (750, "uncertain", "expected")
-    assert [each["code"] for each in reading.reasons] == ["no_backtest", "labels_too_few"]
+    assert [each["code"] for each in reading.reasons] == ["no_backtest"]
     assert (reading.advice["code"], reading.advice["n"] >= 50) == ("label", True)
     assert state == before
     assert adapter.step(state, drifting(20, 6))[0] == adapter.step(before, drifting(20, 6))[0]

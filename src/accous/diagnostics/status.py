@@ -383,12 +383,13 @@ def _without_labels(
     value, low, _ = _losses(metric, now)
     gaps = history.gaps[np.isfinite(history.gaps)]
     n_windows = len(gaps) if history.is_in_time else 0
-    beyond, few = Reason(Finding.EXPECTED_BEYOND, metric.loss(now.value)), Reason(Finding.LABELS_TOO_FEW, now.n_labels)
+    beyond = Reason(Finding.EXPECTED_BEYOND, metric.loss(now.value))
+    few = [Reason(Finding.LABELS_TOO_FEW, now.n_labels)] if now.n_labels else []
     # Where a window of the reference turned out better than expected, recent rows may as well.
     if drift <= _MUCH_DRIFT and low + min(0.0, gaps.min(initial=0.0)) > tolerance:
-        return DEGRADED, [beyond, few]
+        return DEGRADED, [beyond, *few]
     if n_windows < _FEWEST_WINDOWS:
-        return UNCERTAIN, [Reason(Finding.NO_BACKTEST, n_windows), few]
+        return UNCERTAIN, [Reason(Finding.NO_BACKTEST, n_windows), *few]
     beyond_chance = max(0.0, float(gaps.var(ddof=1)) - history.noise)
     worse = max(0.0, float(gaps.mean())) + _SHARE_OF_DEVIATION * math.sqrt(beyond_chance)
     doubts = (
@@ -399,8 +400,8 @@ def _without_labels(
     )
     found = next((reason for is_so, reason in doubts if is_so), None)
     if found is not None:
-        return UNCERTAIN, [found, few]
-    return HEALTHY, [Reason(Finding.INPUTS_AS_BEFORE, drift), Reason(Finding.BACKTEST_HELD, n_windows), few]
+        return UNCERTAIN, [found, *few]
+    return HEALTHY, [Reason(Finding.INPUTS_AS_BEFORE, drift), Reason(Finding.BACKTEST_HELD, n_windows), *few]
 
 
 def advise(

@@ -466,6 +466,14 @@ def _bars(then: list[str], now: list[str]) -> Figure:
 
 
 def _texts(values: NDArray[Any]) -> list[str]:
+    """Return values as the names of bars.
+
+    Examples
+    --------
+    >>> _texts(np.array([3.5e-18, 1.0, np.nan]))
+    ['0', '1', 'missing']
+    """
     if values.dtype.kind != "f":
         return [_OTHERS if each in _RARE else str(each) for each in values.tolist()]
-    return [_MISSING if np.isnan(each) else f"{each:.4g}" for each in values.tolist()]
+    # Rounded: values that were scaled and scaled back are not exactly what they were.
+    return [_MISSING if np.isnan(each) else f"{each:.4g}" for each in _short(values)]

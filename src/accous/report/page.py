@@ -37,6 +37,7 @@ NOTES = {
 }
 _SHORT_CELL = 24  # characters
 _MOST_EVENTS, _MOST_SEGMENTS, _MOST_FINDINGS = 20, 12, 6
+_LEAST_SHARE = 0.005  # less is 0 % of the shift
 
 
 def render_page(source: ReportSource) -> str:
@@ -140,7 +141,11 @@ def _moved(source: ReportSource, figures: dict[str, Figure]) -> str:
     charts = "".join(f'<div class="chart spread" id="chart-moved-{number}"></div>' for number in range(len(found)))
     content = f'<p class="note">{NOTES["moved"]}</p><div class="spreads">{charts}</div>' if found else ""
     names = {each["name"] for each in found}
-    others = [f"{each['name']} {each['share']:.0%}" for each in columns if each["name"] not in names]
+    others = [
+        f"{each['name']} {each['share']:.0%}"
+        for each in columns
+        if each["name"] not in names and each["share"] >= _LEAST_SHARE
+    ]
     if others:
         more = f" and {len(others) - _MOST_FINDINGS} more" if len(others) > _MOST_FINDINGS else ""
         content += f"<p>{'Also' if found else 'Moved'}: {escape(', '.join(others[:_MOST_FINDINGS]) + more)}.</p>"
