@@ -173,7 +173,7 @@ def test_a_run_that_was_stopped_has_the_history_of_one_that_was_not(lines):
     (rounds, whole), (other, in_parts) = follow("whole", []), follow("in_parts", [18, 19, 25])
     pd.testing.assert_frame_equal(rounds, other, check_exact=True)
     assert len(rounds) == 30
-    for name in ("value", "low", "high", "basis", "state"):
+    for name in ("value", "low", "high", "basis"):
         assert np.array_equal(whole.column(name), in_parts.column(name), equal_nan=True)
     assert 0 < np.isfinite(whole.column("value")).sum() < 30
 

@@ -125,7 +125,7 @@ def test_the_history_goes_on_from_a_round(forks, model, numbers):
         later = server.client.get("/v1/history", params={"since": 9}).json()
     assert everything["round"] == list(range(1, 13))
     assert later["round"] == [10, 11, 12]
-    assert later["effective_sample_size"] == everything["effective_sample_size"][9:]
+    assert later["n_rows"] == everything["n_rows"][9:]
     assert sum(everything["n_rows"]) == 12
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from accous import AdaptiveClassifier
 from accous.diagnostics.performance import Estimate
-from accous.diagnostics.status import DEGRADED, HEALTHY
-from accous.table.history import BASES, MOST_POINTS, STATES, History, is_chosen
+from accous.table.history import BASES, MOST_POINTS, History, is_chosen
 
 
 @pytest.fixture(scope="module")
@@ -81,67 +80,32 @@ def test_an_interruption_leaves_no_trace(model):
 
 def test_readings_are_those_of_the_model(model):
     history = record(model, 3)
-    assert history.column("effective_sample_size").tolist() == [model.effective_sample_size_] * 3
     now = model.performance()
     for name in ("value", "low", "high"):
         assert history.column(name).tolist() == [getattr(now, name)] * 3
     assert history.column("basis").tolist() == [BASES.index(now.basis)] * 3
-    assert history.column("state").tolist() == [STATES.index(model.status_.state)] * 3
 
 
-class Swinging:
-    """Stands for a model whose effective sample size swings with the round's number, mean 100."""
+class Rising:
+    """Stands for a model whose metric rises with the round's number."""
 
-    ratio_ = None
-    reference_weight_ = np.ones(3)
-
-    def __init__(self, period: float) -> None:
-        self.period, self.number, self.state, self.basis = period, 0, HEALTHY, "expected"
+    def __init__(self) -> None:
+        self.number, self.basis = 0, "expected"
         self.read: list[int] = []
 
     def current(self) -> SimpleNamespace:
         self.read.append(self.number)
         value = self.number / 1000
         now = Estimate("error", value, value - 0.1, value + 0.1, self.basis, 0.1, 0)
-        return SimpleNamespace(performance=lambda: now, status=SimpleNamespace(state=self.state))
-
-    @property
-    def effective_sample_size_(self) -> float:
-        return 100.0 + 50.0 * np.sin(2.0 * np.pi * self.number / self.period)
+        return SimpleNamespace(performance=lambda: now, status=None)
 
 
-@pytest.mark.parametrize("period", [31.7, 63.7, 64.4, 365.0])
-def test_a_short_period_makes_no_slow_waves(period):
-    """Points of 64 rounds: the last round of each, as the curve once showed it, beats against a period near 64."""
-    n_rounds, swinging, history = 33 * MOST_POINTS, Swinging(period), History()
-    for swinging.number in range(1, n_rounds + 1):
-        history.add(swinging, 1)
-    assert history.stride == 64
-
-    swinging_at_last = [100.0 + 50.0 * np.sin(2.0 * np.pi * last / period) for last in history.rounds]
-    old, new = (slow_part(np.asarray(curve)) for curve in (swinging_at_last, history.column("effective_sample_size")))
-    assert new < 8.0
-    if abs(64.0 / period - round(64.0 / period)) < 0.02:  # beats in waves longer than 16 points
-        assert old > 25.0
-
-
-def slow_part(curve: np.ndarray) -> float:
-    """Amplitude of the strongest wave that is longer than 16 points."""
-    spectrum = np.abs(np.fft.rfft(curve - curve.mean())) * 2.0 / len(curve)
-    return float(spectrum[1 : len(curve) // 16].max())
-
-
-def test_merged_points_are_means_the_worst_state_and_the_last_basis():
-    history, swinging = History(), Swinging(7.0)
-    expected = np.empty(MOST_POINTS)
-    for swinging.number in range(1, MOST_POINTS + 1):
-        expected[swinging.number - 1] = swinging.effective_sample_size_
-        swinging.state = DEGRADED if swinging.number == 5 else HEALTHY
-        swinging.basis = "labels" if swinging.number > 7 else "expected"
-        history.add(swinging, 1, time=1000.0 * swinging.number)
+def test_merged_points_are_means_and_have_the_last_basis():
+    history, rising = History(), Rising()
+    for rising.number in range(1, MOST_POINTS + 1):
+        rising.basis = "labels" if rising.number > 7 else "expected"
+        history.add(rising, 1, time=1000.0 * rising.number)
     assert history.stride == 2
-    np.testing.assert_allclose(history.column("effective_sample_size"), expected.reshape(-1, 2).mean(axis=1))
-    assert history.column("state")[:4].tolist() == [0.0, 0.0, float(STATES.index(DEGRADED)), 0.0]
     assert history.column("basis")[:4].tolist() == [0.0, 0.0, 0.0, 1.0]
     np.testing.assert_allclose(history.column("value")[:3], [0.0015, 0.0035, 0.0055])
     assert history.column("time").tolist() == [2000.0 * point for point in range(1, len(history) + 1)]
@@ -156,8 +120,8 @@ def test_one_round_of_each_block_is_chosen_and_all_places_are(every):
 
 def test_a_short_stream_has_a_curve_and_a_long_one_few_readings():
     """Each of the first 8 rounds, then 4 whenever the rounds have doubled (first 2), and at least one of 256."""
-    swinging, history = Swinging(100.0), History()
-    for swinging.number in range(1, 4097):
-        history.add(swinging, 1)
-    per_part = np.histogram(swinging.read, bins=np.add([0, 8, 16, 32, 512, 1024, 2048, 4096], 0.5))[0]
+    rising, history = Rising(), History()
+    for rising.number in range(1, 4097):
+        history.add(rising, 1)
+    per_part = np.histogram(rising.read, bins=np.add([0, 8, 16, 32, 512, 1024, 2048, 4096], 0.5))[0]
     assert per_part.tolist() == [8, 2, 4, 16, 4, 4, 8]

@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN
 from accous.model.snapshot import Snapshot
 
 # --- The points of a history, as rows of arrays: what they hold, and how neighbours are merged
@@ -18,10 +17,8 @@ from accous.model.snapshot import Snapshot
 
 COUNTS = ("n_rows", "n_scored", "n_wrong_fixed", "n_wrong")
 LATE = ("n_late", "late_loss")
-MEANS = ("effective_sample_size", "largest_weight", "value", "low", "high")
-LASTS = ("n_out_of_bound", "time", "basis")
-STATES = (HEALTHY, UNCERTAIN, DEGRADED)
-"""The states as the column ``state`` numbers them, the worst last."""
+MEANS = ("value", "low", "high")
+LASTS = ("time", "basis")
 BASES = ("expected", "labels")
 """The bases as the column ``basis`` numbers them."""
 
@@ -37,9 +34,7 @@ class Points:
         Sums of the readings that are shown as means.
     tallies : array of shape (n_points, n_means)
         How many readings each sum has.
-    worst : array of shape (n_points, 1)
-        The worst state, by its place in `STATES`; NaN if none was read.
-    lasts : array of shape (n_points, 3)
+    lasts : array of shape (n_points, 2)
         Latest value of what is no mean; NaN if there is none.
     late : array of shape (n_points, 2)
         Labels that arrived late for rows of these rounds, and the sum of the losses on them.
@@ -48,7 +43,6 @@ class Points:
     counts: NDArray[np.float64]
     sums: NDArray[np.float64]
     tallies: NDArray[np.int64]
-    worst: NDArray[np.float64]
     lasts: NDArray[np.float64]
     late: NDArray[np.float64]
 
@@ -59,7 +53,6 @@ class Points:
             np.zeros((n_points, len(COUNTS))),
             np.zeros((n_points, len(MEANS))),
             np.zeros((n_points, len(MEANS)), dtype=np.int64),
-            np.full((n_points, 1), np.nan),
             np.full((n_points, len(LASTS)), np.nan),
             np.zeros((n_points, len(LATE))),
         )
@@ -70,14 +63,13 @@ class Points:
         return Points(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(self)))
 
     def halved(self) -> Points:
-        """Merge neighbours: sums add up, the worst state and the latest value stay."""
+        """Merge neighbours: sums add up, the latest value stays."""
         first = Points(*(getattr(self, each.name)[0::2] for each in fields(self)))
         second = Points(*(getattr(self, each.name)[1::2] for each in fields(self)))
         return Points(
             first.counts + second.counts,
             first.sums + second.sums,
             first.tallies + second.tallies,
-            np.fmax(first.worst, second.worst),
             np.where(np.isnan(second.lasts), first.lasts, second.lasts),
             first.late + second.late,
         )
@@ -127,8 +119,6 @@ def _scrambled(number: int) -> int:
 
 
 MOST_POINTS = 512
-# A point has at least this many readings, or one for each round.
-_READINGS_OF_POINT = 2
 # To read metric and state costs as much as twenty rounds: they are read in each of the first 8 rounds, then four times
 # whenever the number of rounds has doubled, and at least in one of 256. So a short stream has a curve, and a long one
 # costs little.
@@ -138,16 +128,9 @@ _EARLY_ROUNDS, _LEAST_EVERY, _STRIDES = 8, 256, 4
 class History:
     """What happened in the rounds, in points that cover the same number of rounds each.
 
-    Counts are sums over a point's rounds. Readings of the model are means over several rounds of the point, spread
-    irregularly so that a periodic stream shows no waves that are not there. The state is the worst one that was read.
-    Which rounds are read depends on their numbers alone: a run that was interrupted has the same history as one that
-    was not.
-
-    Attributes
-    ----------
-    stride : int
-        Rounds in a point, a power of two.
-    n_rounds : int
+    Counts are sums over a point's rounds. The metric is read in few of them, spread irregularly so that a periodic
+    stream shows no waves that are not there. Which ones are read depends on their numbers alone: a run that was
+    interrupted has the same history as one that was not.
     """
 
     def __init__(self) -> None:
@@ -198,8 +181,6 @@ class History:
             counts[0, 1:] += (n_scored, n_wrong_fixed, n_wrong)
         if time is not None and time == time:  # noqa: PLR0124 (NaN)
             self._open.lasts[0, LASTS.index("time")] = time
-        if is_chosen(self.n_rounds, max(1, self.stride // _READINGS_OF_POINT)):
-            self._read(model)
         if self._is_read():
             self._note((read or model.current)())
         if self.n_rounds % self.stride == 0:
@@ -237,8 +218,6 @@ class History:
             return points.counts[:, COUNTS.index(name)].astype(np.float64)
         if name in LATE:
             return points.late[:, LATE.index(name)]
-        if name == "state":
-            return points.worst[:, 0]
         if name in LASTS:
             return points.lasts[:, LASTS.index(name)]
         number = MEANS.index(name)
@@ -286,22 +265,11 @@ class History:
         return is_chosen(self.n_rounds, max(every, _STRIDES * self.stride))
 
     def _note(self, snapshot: Snapshot) -> None:
-        """Add metric and state to the open point."""
-        now, state = snapshot.performance(), snapshot.status.state
-        _take(self._open, value=now.value, low=now.low, high=now.high)
-        self._open.lasts[0, LASTS.index("basis")] = BASES.index(now.basis)
-        self._open.worst[0, 0] = np.fmax(self._open.worst[0, 0], STATES.index(state))
-
-    def _read(self, model: Any) -> None:
-        largest = model.reference_weight_.max()
-        _take(self._open, effective_sample_size=model.effective_sample_size_, largest_weight=largest)
-        self._open.lasts[0, LASTS.index("n_out_of_bound")] = getattr(model.ratio_, "n_out_of_bound_", 0)
-
-
-def _take(point: Points, **readings: float) -> None:
-    """Add readings to the sums of a point; one that is NaN does not count."""
-    for name, value in readings.items():
-        if value == value:  # noqa: PLR0124 (NaN)
-            number = MEANS.index(name)
-            point.sums[0, number] += value
-            point.tallies[0, number] += 1
+        """Add the metric to the open point; the state is read with it, so that the model's own history has both."""
+        now, point, _ = snapshot.performance(), self._open, snapshot.status
+        point.lasts[0, LASTS.index("basis")] = BASES.index(now.basis)
+        for number, name in enumerate(MEANS):
+            value = getattr(now, name)
+            if value == value:  # noqa: PLR0124 (NaN)
+                point.sums[0, number] += value
+                point.tallies[0, number] += 1
