@@ -76,7 +76,7 @@ def test_without_labels_healthy_needs_a_history_that_held(history, drift, wanted
 
 @pytest.mark.parametrize("n_labels", [0, 20])
 def test_labels_are_called_too_few_only_if_there_are_some(n_labels):
-    for value, history in ((0.11, QUIET), (0.3, QUIET), (0.11, History(False, QUIET.gaps, 0.2))):
+    for value, history in ((0.11, QUIET), (0.3, QUIET), (0.11, StateHistory(False, QUIET.gaps, 0.2))):
         now = Estimate("error", value, value - 0.02, value + 0.02, "expected", 0.1, n_labels)
         codes = [each.code for each in judge(ERROR, now, history, 0.1, tolerance=0.05).reasons]
         assert (Finding.LABELS_TOO_FEW in codes) == (n_labels > 0)
