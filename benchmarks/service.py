@@ -31,6 +31,7 @@ import polars as pl
 from accous.service.bodies import BatchReader, Limits
 from accous.streams import GaussianStream, SquareShift
 from accous.table.model import load_table_model
+from accous.text import count
 from benchmarks.data import FloatArray
 from benchmarks.pages import markdown
 
@@ -119,10 +120,10 @@ def measure_rounds(folder: Path, rows: list[dict[str, float]]) -> float:
     return (time.process_time() - began) * 1e6 / 1_000
 
 
-def bodies(rows: list[dict[str, float]], size: int, kind: str, count: int) -> list[bytes]:
+def bodies(rows: list[dict[str, float]], size: int, kind: str, n_bodies: int) -> list[bytes]:
     """Return bodies of so many rows each."""
     made = []
-    for number in range(count):
+    for number in range(n_bodies):
         part = [rows[(number * size + place) % len(rows)] for place in range(size)]
         content = io.BytesIO()
         if kind == JSON:
@@ -275,12 +276,11 @@ class Bench:
         one, durable = bodies(self.rows, 1, JSON, 512), self.servers["durable"]
         found, echoed = self.compare("predict, 1 row", Load(durable, "/v1/predict", one, n_clients))
         more = 1e6 * (found.cpu - echoed.cpu)
-        self.add_aim(f"CPU of predict beyond the echo's, us, {n_clients} clients", more, PREDICT_MORE)
+        self.add_aim(f"CPU of predict beyond the echo's, us, {count(n_clients, 'client')}", more, PREDICT_MORE)
         found, echoed = self.compare("step, 1 row", Load(durable, "/v1/step", one, n_clients))
         more = 1e6 * (found.cpu - echoed.cpu) - self.round_us
-        self.add_aim(
-            f"CPU of a durable round beyond the echo's and the round's, us, {n_clients} clients", more, ROUND_MORE
-        )
+        name = f"CPU of a durable round beyond the echo's and the round's, us, {count(n_clients, 'client')}"
+        self.add_aim(name, more, ROUND_MORE)
 
     def large(self, n_clients: int) -> None:
         """Measure many rows."""

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
@@ -268,7 +267,9 @@ _SECONDS_BETWEEN_LOOKS, _SECONDS_BEFORE_RESTART = 0.25, 1.0
 
 
 class FollowedModel:
-    """The last save of a folder that another process writes to; each answer comes from one save as a whole.
+    """The last save of a folder that the parent process writes to; each answer comes from one save as a whole.
+
+    If the parent ends, so does this process.
 
     Parameters
     ----------
@@ -286,7 +287,8 @@ class FollowedModel:
         return self._reader
 
     def _follow(self) -> None:
-        while True:
+        parent = multiprocessing.parent_process()
+        while parent is None or parent.is_alive():
             time.sleep(_SECONDS_BETWEEN_LOOKS)
             try:
                 mark = self._mark()
@@ -294,6 +296,7 @@ class FollowedModel:
                     self._reader, self._seen = self._load(), mark
             except (AccousError, OSError):
                 LOGGER.exception("The model cannot be loaded again: the one before stays")
+        os.kill(os.getpid(), signal.SIGTERM)
 
     def _mark(self) -> tuple[int, int]:
         found = (self._options.model / MANIFEST_NAME).stat()
@@ -309,15 +312,7 @@ def run_worker(options: ServeOptions, limits: Limits, gate: Gate, sock: socket.s
     """Serve predictions until a signal comes or the process that learns is gone."""
     followed = FollowedModel(options, limits)
     service = Service(name=name_of(options.model), reader=followed.reader, limits=limits, gate=gate, metrics=Metrics())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     Server(service).run_on(sock, lambda: None)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os.kill(os.getpid(), signal.SIGTERM)
 
 
 class Workers:
