@@ -285,11 +285,6 @@ def test_the_default_is_that_of_the_benchmark():
     assert mine.tobytes() == pool.risks_of(get_contender("accous"), stream).tobytes()
 
 
-@pytest.mark.parametrize(("text", "seeds"), [("0-4", [0, 1, 2, 3, 4]), ("3", [3]), ("300-301", [300, 301])])
-def test_seeds_are_read_as_a_range(text, seeds):
-    assert pool.seed_numbers(text) == seeds
-
-
 def test_the_ensemble_alone_has_spikes_and_the_pool_has_none():
     stream = GaussianStream(SquareShift(period=figures.POOL_PERIOD), n_rounds=400, random_state=7)
     sizes, ratios = figures.follow_ratios(stream)
@@ -301,19 +296,6 @@ def test_the_ensemble_alone_has_spikes_and_the_pool_has_none():
 
 
 # --- service, keys and command line -------------------------------------------------------------------------------
-
-
-def test_bodies_repeat_the_rows_in_their_order():
-    rows = [{"x": 1.0}, {"x": 2.0}, {"x": 3.0}]
-    first, second = service.bodies(rows, 2, service.JSON, 2)
-    assert json.loads(first)["rows"] == rows[:2]
-    assert json.loads(second)["rows"] == [rows[2], rows[0]]
-
-
-def test_locks_of_a_load_are_added():
-    one, other = (service.Found(np.full(n, 0.1 * n), float(n), 2.0 * n) for n in (1, 3))
-    total = one + other
-    assert (len(total.times), total.seconds, total.cpu) == (4, 4.0, 2.0)
 
 
 def test_states_of_keys_are_those_of_single_steps():
@@ -331,12 +313,6 @@ def test_the_command_line_is_compared_with_a_loop(results, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["cli_throughput", "--rows", "400"])
     cli_throughput.main()
     assert pages.kept("cli_throughput")["linear: plain loop, microseconds a round"] > 0.0
-
-
-@pytest.mark.slow
-def test_short_commands_are_timed():
-    found = startup.measure_commands(1)
-    assert {f"{name}, CPU seconds" for name in startup.COMMANDS} < set(found)
 
 
 # --- peers --------------------------------------------------------------------------------------------------------

@@ -260,7 +260,6 @@ def test_fresh_batches_are_other_draws_for_the_same_rounds():
 
 X = np.arange(20.0)[:, None]
 Y = np.arange(20) % 2
-MONTHS = np.repeat([3, 1, 2, 1], [6, 5, 5, 4])
 
 
 def starts(stream):
@@ -276,45 +275,21 @@ def test_so_many_rows_a_round():
     assert all(np.isnan(batch.alpha) for batch in stream)
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, [6, 11, 16]),  # also back to a value seen before
-        ({"batch_size": 2}, [6, 8, 10, 11, 13, 15, 16, 18]),
-        ({"n_reference": 8}, [8, 11, 16]),
-    ],
-)
-def test_a_round_begins_where_the_column_changes(settings, expected):
-    ordered = OrderedStream(X, Y, groups=MONTHS, **settings)
-    assert len(ordered.reference()[1]) == expected[0]
-    assert starts(ordered) == expected
-
-
-@given(
-    n_reference=st.integers(2, 19),
-    batch_size=st.integers(1, 30),
-    groups=st.none() | st.lists(st.integers(0, 2), min_size=20, max_size=20),
-)
-def test_every_row_comes_once_and_in_order(n_reference, batch_size, groups):
-    stream = OrderedStream(X, Y, n_reference=n_reference, batch_size=batch_size, groups=groups)
+@given(n_reference=st.integers(2, 19), batch_size=st.integers(1, 30))
+def test_every_row_comes_once_and_in_order(n_reference, batch_size):
+    stream = OrderedStream(X, Y, n_reference=n_reference, batch_size=batch_size)
     pieces = [stream.reference()[0], *(batch.X for batch in stream)]
     assert np.array_equal(np.concatenate(pieces), X)
     assert len(stream) == len(pieces) - 1
     assert all(len(piece) <= batch_size for piece in pieces[1:])
-    if groups is not None:
-        assert all(len({groups[int(row[0])] for row in piece}) == 1 for piece in pieces[1:])
 
 
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({}, ParameterError, "n_reference"),
-        ({"n_reference": 5}, ParameterError, "batch_size"),
         ({"n_reference": 1, "batch_size": 1}, ParameterError, "n_reference"),
         ({"n_reference": 5, "batch_size": 0}, ParameterError, "batch_size"),
         ({"n_reference": 20, "batch_size": 1}, DataError, "no stream"),
-        ({"groups": np.zeros(20)}, DataError, "no stream"),
-        ({"groups": np.zeros(3)}, DataError, "20 rows"),
         ({"y": Y[:5], "n_reference": 5, "batch_size": 1}, DataError, "label"),
     ],
 )
