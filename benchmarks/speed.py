@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from accous import AdaptiveClassifier
 from accous.arrays import FloatArray, IntArray
-from accous.core.ensemble import ADAPT_ML_PROD, MetaState, active_lengths, is_narrow
+from accous.core.ensemble import ADAPT_ML_PROD, MAX_NEWTON_COEFS, MetaState, active_lengths, is_narrow
 from benchmarks.pages import IMAGES, describe, fill, keep, markdown
 
 AROUND_ROUND = 8192
@@ -34,7 +34,9 @@ Shape = tuple[int, int, int, int]
 SIZES = ("n_reference", "n_features", "batch_size", "n_classes")
 SHAPES: tuple[Shape, ...] = (
     (300, 5, 1, 2), (1000, 12, 1, 2), (1000, 12, 5, 2), (1000, 12, 100, 2), (1000, 12, 1, 10), (10_000, 12, 5, 2),
-    (100_000, 12, 5, 2), (1000, 5, 1, 2), (1000, 64, 5, 2), (10_000, 64, 5, 10), (1000, 512, 5, 2), (5000, 512, 5, 10),
+    (100_000, 12, 5, 2), (100_000, 12, 5, 10), (1000, 5, 1, 2), (1000, 64, 5, 2), (10_000, 64, 5, 10),
+    (1000, 300, 5, 2), (1000, 300, 5, 10), (5000, 512, 5, 2), (5000, 512, 5, 10), (1000, 5000, 5, 2),
+    (1000, 5000, 5, 10),
 )  # fmt: skip
 
 # Reference rows, features, batch rows, rounds, and when to refit.
@@ -48,8 +50,9 @@ class BareArithmetic:
     """The arithmetic of one round and nothing else, in numpy, on the shapes and numbers of a fitted model.
 
     It computes scores of the reference for all learners and the ensemble, exp and reciprocal, gradients, reference
-    ratios, and one weighted Newton step for two classes or one weighted softmax gradient for more. It leaves out
-    reading the input, Newton steps of the learners, projections, meta weights and bookkeeping.
+    ratios, and one step of the refit: a weighted Newton step for two classes, a weighted gradient for more or where the
+    refit descends. It leaves out reading the input, Newton steps of the learners, projections, meta weights and
+    bookkeeping.
     """
 
     def __init__(self, model: AdaptiveClassifier) -> None:
@@ -73,6 +76,8 @@ class BareArithmetic:
         design, coef, weights = self._design, self._coefs[0], self._weights
         probabilities = 1.0 / (1.0 + np.exp(-(design @ coef)))
         gradient = (weights * (probabilities - self._labels)) @ design + coef
+        if len(coef) > MAX_NEWTON_COEFS:
+            return np.asarray(gradient)
         curvatures = weights * probabilities * (1.0 - probabilities)
         gram = (design * curvatures[:, None]).T @ design
         gram.flat[:: len(coef) + 1] += 1.0

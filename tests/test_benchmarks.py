@@ -237,6 +237,11 @@ def test_the_bare_arithmetic_is_that_of_the_model(n_classes):
         np.testing.assert_allclose(step[:, :-1], 0.0, atol=1e-3)
 
 
+def test_where_the_refit_descends_the_bare_arithmetic_has_its_gradient(monkeypatch):
+    monkeypatch.setattr(speed, "MAX_NEWTON_COEFS", 1)
+    np.testing.assert_allclose(speed.BareArithmetic(adapted_model(2)).run()[2][:-1], 0.0, atol=1e-3)
+
+
 def test_a_model_put_into_a_later_round_has_the_learners_of_that_round():
     model = adapted_model(2)
     later = speed.at_round(model, 10_000)
