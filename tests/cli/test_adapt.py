@@ -1,5 +1,6 @@
 """`accous adapt` predicts, learns and writes what the library would, whatever the stream comes in."""
 
+import gc
 import gzip
 import json
 import shutil
@@ -12,8 +13,12 @@ import pytest
 
 from accous.cli import main
 from accous.model.performance import UNSEEN
+from accous.table.adapt import AdaptJob
 from accous.table.kinds import ClassForm
 from accous.table.model import load_table_model
+from accous.table.options import AdaptOptions
+from accous.table.rows import PendingRows
+from accous.table.store import ID_STEP
 from tests.cli.tables import fit_model, make_tables
 
 ADAPT = ["adapt", "model", "stream.csv", "-o", "predictions.csv"]
@@ -77,6 +82,25 @@ def test_trees_that_predict_rows_ahead_write_what_they_write_round_by_round(monk
     assert main(["adapt", "again", "stream.csv", "-o", "each.csv", "--batch-size", "5"]) == 0
     ahead, each = (pl.read_csv(name).drop("id") for name in ("ahead.csv", "each.csv"))
     assert ahead.equals(each)
+
+
+def test_a_long_stream_is_held_in_pieces_and_its_predictions_do_not_wait_for_the_end(monkeypatch):
+    pl.read_csv("stream.csv").write_parquet("stream.parquet")
+    monkeypatch.setattr("accous.table.readers._MOST_ROWS", 20)
+    monkeypatch.setattr("accous.table.adapt._MOST_WAITING", 50)
+    job = AdaptJob(AdaptOptions(model=Path("model"), stream="stream.parquet", output="out.csv", batch_size=7))
+    assert job.begin()
+    n_pieces, n_stored = [], []
+
+    def look(_record):
+        n_pieces.append(sum(isinstance(each, PendingRows) for each in gc.get_objects()))
+        n_stored.append((job.store.next_id() - job.record.first_id) // ID_STEP)
+
+    assert job.follow(on_round=look)
+    assert job.record.n_rows == 300
+    assert max(n_pieces) <= 3  # the one that is read, the rows before it, and both together
+    assert max(np.array(n_stored) - 7 * np.arange(1, len(n_stored) + 1)) <= 0
+    assert max(7 * np.arange(1, len(n_stored) + 1) - n_stored) <= 50 + 2 * 20
 
 
 def test_a_new_round_starts_when_the_column_changes():

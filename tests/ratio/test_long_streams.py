@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from accous import OnlineDensityRatio, SingleLearnerRatio
+from accous import AdaptiveClassifier, OnlineDensityRatio, SingleLearnerRatio
 from tests.budgets import rest_slow
 
 Array = NDArray[np.float64]
@@ -152,3 +152,21 @@ def test_one_million_rounds():
     assert estimator.n_rounds_ == n_rounds
     assert peak_memory() - peak_early < 20e6
     assert traced_growth(estimator, n_rounds=5_000) < 20_000
+
+
+def test_a_round_of_wide_rows_makes_no_matrix_of_all_pairs_of_columns():
+    n_columns = 2000
+    draws = np.random.default_rng(0).normal(size=(40, 5, n_columns))
+    X = np.concatenate(draws[:20])
+    model = AdaptiveClassifier("linear").fit(X, np.arange(len(X)) % 2)
+    for draw in draws[20:30]:
+        model.adapt(draw)
+    tracemalloc.start()
+    try:
+        for draw in draws[30:]:
+            model.adapt(draw + 1.0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert model.n_refits_ > 0
+    assert peak < 8 * n_columns**2 / 4

@@ -164,6 +164,16 @@ def test_a_panic_of_polars_is_an_error_of_polars(capfd):
 # --- embeddings -------------------------------------------------------------------------------------------------
 
 
+def test_pieces_of_wide_rows_are_short(tmp_path, monkeypatch):
+    monkeypatch.setattr("accous.table.readers._MOST_VALUES", 200)
+    frame = pl.DataFrame({f"x{number}": np.arange(90.0) for number in range(10)})
+    frame.write_parquet(tmp_path / "wide.parquet")
+    for wanted, size in ((frame.columns, 20), (["x0"], 90)):
+        pieces = list(open_table(str(tmp_path / "wide.parquet")).chunks(wanted, Position()))
+        assert max(piece.frame.height for piece in pieces) == size
+        assert pl.concat(piece.frame for piece in pieces).equals(frame.select(wanted))
+
+
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", ">f4", "int8", "uint16", "int64", "bool"])
 def test_numbers_of_every_type_are_read_exactly(dtype, order):
