@@ -45,6 +45,7 @@ def evidence(unexplained=0.0, drift=0.0, gain=0.0):
 )
 def test_the_choice(found, guard):
     assert guards.choose_guard(found, "auto") is guard
+    assert guards.choose_guard(found, "auto", has_trees=True) is (guards.EVEN if found is None else guard)
     assert guards.choose_guard(found, "always") is guards.FREE
     assert guards.choose_guard(found, "never") is guards.NEVER
 
@@ -59,11 +60,13 @@ def test_guards_ask_for_evidence_against_or_in_favour(excess, standard_error):
     is_clearly_better = excess + guards.GAIN_STANDARD_ERRORS * standard_error < 0.0
     assert not guards.FREE.holds(excess, standard_error)
     assert guards.LENIENT.holds(excess, standard_error) == is_clearly_worse
+    assert guards.EVEN.holds(excess, standard_error) == (not excess <= 0.0)
     assert guards.STRICT.holds(excess, standard_error) == (not is_clearly_better)
     assert guards.OFF.holds(excess, standard_error)
     assert guards.next_veto(guards.LENIENT, excess, standard_error, 3, 2).is_held == is_clearly_worse
-    for guard in (guards.FREE, guards.LENIENT, guards.STRICT, guards.OFF):
-        assert guard.starts_held == guard.holds(NAN, NAN) == (guard in (guards.STRICT, guards.OFF))
+    for guard in (guards.FREE, guards.LENIENT, guards.EVEN, guards.STRICT, guards.OFF):
+        assert guard.starts_held == guard.holds(NAN, NAN) == (guard not in (guards.FREE, guards.LENIENT))
+    assert not guards.EVEN.holds(0.0, 0.0)
 
 
 def drifting_reference(n_rows=600):

@@ -979,7 +979,8 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
 
     def _make_rules(self, ratio: RatioEstimator) -> RoundRules:
         evidence = None if self.backtest_ is None else self.backtest_.evidence
-        guard = choose_guard(evidence, self.adaptation, is_doubtful=self.order_.is_doubtful)
+        is_doubtful, has_trees = self.order_.is_doubtful, self.erm_.keeps_first_fit
+        guard = choose_guard(evidence, self.adaptation, is_doubtful=is_doubtful, has_trees=has_trees)
         return RoundRules(
             erm=self.erm_,
             fixed=self.fixed_,

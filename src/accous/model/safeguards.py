@@ -36,7 +36,7 @@ class Guard:
 
     Attributes
     ----------
-    name : {"free", "lenient", "strict", "off"}
+    name : {"free", "lenient", "even", "strict", "off"}
     sentence : str
         Why, in one sentence.
     """
@@ -56,6 +56,8 @@ class Guard:
             return False
         if self.name == "lenient":
             return excess > VETO_STANDARD_ERRORS * standard_error
+        if self.name == "even":
+            return not excess <= 0.0
         return self.name == "off" or not excess < -GAIN_STANDARD_ERRORS * standard_error
 
     @property
@@ -70,6 +72,7 @@ LENIENT = Guard(
     "lenient",
     "The adapted model predicts unless it is clearly worse than the fixed model on the weighted reference.",
 )
+EVEN = Guard("even", "The adapted model predicts while it is no worse than the fixed model on the weighted reference.")
 STRICT = Guard(
     "strict",
     "The adapted model predicts only while it is clearly better than the fixed model on the weighted reference, "
@@ -85,13 +88,16 @@ DOUBTED = Guard(
 NEVER = Guard("off", "The fixed model predicts, because adaptation is off.")
 
 
-def choose_guard(evidence: Evidence | None, adaptation: str, *, is_doubtful: bool = False) -> Guard:
+def choose_guard(
+    evidence: Evidence | None, adaptation: str, *, is_doubtful: bool = False, has_trees: bool = False
+) -> Guard:
     """Choose the guard.
 
-    With "auto" it depends on the backtest: without one, or where the reference is quiet (drift below 0.08), it is
-    lenient; where the reference drifts, or may have an order that was not replayed, it is strict. It is off where the
-    backtest's estimates missed the truth by 4 points or more beyond what sampling explains, or where the reference
-    drifts and adaptation cost more than 0.2 points.
+    With "auto" it depends on the backtest. It is lenient without one, or where the reference is quiet (drift below
+    0.08); boosted trees have less to gain, and without a backtest it is even for them. Where the reference drifts, or
+    may have an order that was not replayed, it is strict. It is off where the backtest's estimates missed the truth by
+    4 points or more beyond what sampling explains, or where the reference drifts and adaptation cost more than 0.2
+    points.
 
     Parameters
     ----------
@@ -100,11 +106,13 @@ def choose_guard(evidence: Evidence | None, adaptation: str, *, is_doubtful: boo
     adaptation : {"auto", "always", "never"}
     is_doubtful : bool
         Whether rows that count as drawn at random may have an order all the same.
+    has_trees : bool
+        Whether boosted trees take part in the prediction.
     """
     if adaptation != "auto":
         return FREE if adaptation == "always" else NEVER
     if evidence is None:
-        return STRICT if is_doubtful else LENIENT
+        return STRICT if is_doubtful else EVEN if has_trees else LENIENT
     if evidence.unexplained >= LARGEST_UNEXPLAINED:
         return DOUBTED if evidence.gain < 0.0 else OFF
     if evidence.drift < QUIET_DRIFT:
