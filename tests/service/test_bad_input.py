@@ -382,7 +382,7 @@ def test_parameters_of_an_address_that_are_not_known(server, path, headers, name
 def test_parameters_of_what_is_looked_at(server, path):
     answer = server.client.get(path)
     assert error_of(answer) == "invalid"
-    assert answer.json()["error"]["message"].endswith("use since." if "history" in path else "takes none.")
+    assert answer.json()["error"]["message"].endswith("use since." if "history" in path else "use by.")
 
 
 def test_json_is_told_what_is_allowed_as_csv_is(server, mixed):

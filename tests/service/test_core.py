@@ -99,7 +99,15 @@ def test_the_state_is_what_the_model_says_of_itself(forks, model, numbers):
         for start in range(20):
             server.step(numbers.rows[start : start + 1])
         state = server.wait_for_rounds(20)
-    said = json.loads(json.dumps(load_table_model(model).snapshot().to_json()))
+        by = server.client.get("/v1/state", params={"by": "x0"}).json()
+        refused = server.client.get("/v1/state", params={"by": "colour"})
+    saved = load_table_model(model).snapshot()
+    said = json.loads(json.dumps(saved.to_json()))
+    segments = json.loads(json.dumps(saved.to_json(by="x0")["segments"]))
+    assert by == state | {"segments": segments}
+    assert len(segments) == 4
+    assert refused.status_code == 422
+    assert "no segments by 'colour'" in refused.json()["error"]["message"]
     said["advice"]["command"] = said["advice"]["command"].replace("MODEL", "model")
     assert {name: state[name] for name in said} == said
     own = {name: state[name] for name in state if name not in said}

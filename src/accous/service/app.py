@@ -309,8 +309,9 @@ class Endpoints:
 
     async def state(self, request: Request) -> Response:
         """What ``accous status --json`` prints, and what is the service's own."""
-        options_of(request)
-        return self._service.up_to_date(self._service.owned(self._service.readings).latest.state)
+        column, reading = options_of(request, "by").get("by"), self._service.owned(self._service.readings).latest
+        found = reading.state if column is None else await asyncio.to_thread(reading.state_by, column)
+        return self._service.up_to_date(found)
 
     async def history(self, request: Request) -> Response:
         """The rounds so far, in a bounded number of points."""
@@ -414,7 +415,8 @@ def _endpoints(service: Service) -> list[Endpoint]:
         post("/v1/ask", own.learn, ask, "write", "AskBody", "Asked", (key,)),
         post("/v1/labels", own.learn, labels, "write", "LabelsBody", "Counted", (key,)),
         post("/invocations", inference.invoke, "Predict, as MLflow's scoring server does.", "read", "Invocation"),
-        look("/v1/state", own.state, "State, metric, advice and what moved, as accous status --json prints them."),
+        look("/v1/state", own.state, "State, metric, advice and what moved, as accous status --json prints them.",
+             parameters=("by",)),
         look("/v1/history", own.history, "The rounds so far, in at most 512 points.", parameters=("since",)),
         look("/v1/events", own.events, "Events: reading, drift, state, alarm, learned.", gives="text/event-stream",
              parameters=("Last-Event-ID",)),

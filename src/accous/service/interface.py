@@ -367,6 +367,7 @@ _PARAMETERS = [
     _parameter("include", "query", "Parts of the response, with commas between them. For CSV and Arrow."),
     _parameter("alpha", "query", "Share of rows whose true class may be missing from its set. For CSV and Arrow."),
     _parameter("key", "query", "A column that names the rows; labels may come by it. For CSV and Arrow."),
+    _parameter("by", "query", "A column: the metric of its values as segments, the worst first."),
     _parameter("since", "query", "Leave out the rounds up to this one.", type="integer", minimum=0, maximum=10**15),
     _parameter("Last-Event-ID", "header", "The id of the last event that you saw: you get what came after it."),
 ]  # fmt: skip

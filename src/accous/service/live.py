@@ -16,8 +16,10 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN, Action
+from accous.exceptions import AccousError
 from accous.report.figures import ReportSource, headline, headline_notes, performance_figure, report_source
 from accous.report.page import NOTES, TONES, event_rows, learned_rows, render_page, tile_rows
+from accous.service.bodies import HttpError
 from accous.table.history import COUNTS, MEANS
 from accous.table.model import TableModel
 from accous.text import LOGGER
@@ -179,6 +181,13 @@ class Reading:
     def report(self) -> str:
         """The HTML report, made when it is first asked for."""
         return render_page(self.source)
+
+    def state_by(self, column: str) -> dict[str, Any]:
+        """Return ``state`` with segments by a column, the worst first."""
+        try:
+            return self.state | {"segments": self.source.snapshot.to_json(by=column)["segments"]}
+        except AccousError as error:
+            raise HttpError(422, "invalid", str(error)) from None
 
     def history(self, since: int) -> dict[str, Any]:
         """Return the points of the history that end after a round, and the changes after it."""
