@@ -18,9 +18,8 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 
 from accous.arrays import FloatArray, IntArray, from_plain, to_plain
-from accous.diagnostics.drift import ReferenceColumns, Regime
+from accous.diagnostics.drift import ReferenceColumns
 from accous.diagnostics.losses import FEWEST_LATE, conformal_limits, read_loss, with_feedback
-from accous.diagnostics.status import Status
 from accous.exceptions import DataError, ParameterError
 from accous.model.backtest import (
     Backtest,
@@ -68,7 +67,7 @@ from accous.model.pair import (
     hold_out_both,
     make_trees,
 )
-from accous.model.performance import Drift, TellsStatus, alarm_from_plain, labelled_from_plain, read_labelled
+from accous.model.performance import alarm_from_plain, labelled_from_plain, read_labelled
 from accous.model.predictors import (
     N_QUICK_FOLDS,
     ErmRecipe,
@@ -95,7 +94,7 @@ from accous.model.round import (
     under_guard,
 )
 from accous.model.safeguards import ADAPTATIONS, FREE, FixedModel, choose_guard
-from accous.model.snapshot import Snapshot, state_html
+from accous.model.snapshot import Snapshot, SnapshotReader, state_html
 from accous.model.tasks import (
     ClassTask,
     NumberTask,
@@ -129,7 +128,7 @@ _MOST_MISSED = 0.1  # by so much fewer rows, the past refutes an interval
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
 
 
-class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
+class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
     """The life of `accous.AdaptiveClassifier` and `accous.AdaptiveRegressor`, whatever they predict.
 
     ``rules_`` is what ``fit`` set up, ``state_`` what the last round left; `accous.model.round` moves the state, and
@@ -728,54 +727,11 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         known: Snapshot | None = vars(self).get("_snapshot")
         return None if known is None or known.state is not self.state_ else known.read
 
-    def performance(self, metric: str | None = None, *, by: str | None = None) -> Any:
-        """Return how good the model is on recent rows: expected from the inputs, or confirmed by labels.
-
-        Parameters
-        ----------
-        metric : str, optional
-            Such as "error", "roc_auc", "f1_macro", "recall:CLASS", "log_loss"; of numbers "mean_absolute_error",
-            "bias", "pinball:0.9". None is the model's own.
-        by : str, optional
-            A column: then the result is a list of (segment, Estimate), worst first.
-
-        Returns
-        -------
-        Estimate
-            ``value``, ``low``, ``high``, ``basis`` ("labels" or "expected"), ``at_fit`` and ``n_labels``. An expected
-            value holds if labels still follow from inputs as they did.
-        """
-        return self.current().performance(metric, by=by)
-
-    @property
-    def status_(self) -> Status:
-        """Whether the model is healthy, degraded or uncertain, with reasons, advice and the alarm."""
-        return self.current().status
-
-    @property
-    def drift_(self) -> Drift:
-        """What has moved in the inputs: columns, events and coverage."""
-        return self.current().drift
-
     @property
     def held_out_(self) -> HeldOut | None:
         """Predictions for rows of the reference by fits without them; None if the reference has too few rows."""
         self._require_fitted("state_")
         return self.holding_out_.predictions
-
-    @property
-    def regimes_(self) -> tuple[Regime, ...]:
-        """The regimes that the ratio remembers, in the order in which they were first seen.
-
-        Empty if the inputs have not settled away from the reference, and if the ratio estimator has no memory.
-        """
-        self._require_fitted("state_")
-        return self.current().regimes
-
-    @property
-    def history_(self) -> Any:
-        """What the last 10,000 rounds did, as a pandas frame."""
-        return self.current().history
 
     @property
     def effective_sample_size_(self) -> float:
@@ -790,11 +746,6 @@ class AdaptiveEstimator(LearnedAttributes, TellsStatus, Lockable):
         if state.learning is not None:
             return Snapshot(self.rules_, state).predictor
         return self.fixed_.estimator if state.safeguards.veto.is_held else state.estimator
-
-    @property
-    def learned_(self) -> tuple[LearningEvent, ...]:
-        """The last hundred refits on labels, with the errors before each."""
-        return self.current().learned
 
     @property
     def ratio_(self) -> Any:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +18,7 @@ from accous.diagnostics.status import Alarm, Status, limit_of, losses_of, start_
 from accous.exceptions import DataError
 from accous.model.tasks import ClassTask, Task, read_numbers, read_predictions
 from accous.model.watching import MAX_BYTES, RecentRows
-from accous.text import LOGGER
-from accous.threads import CALLBACKS_NAME, one_blas_thread
+from accous.threads import one_blas_thread
 
 if TYPE_CHECKING:
     from accous.model.heldout import Measures
@@ -328,59 +326,6 @@ def alarm_from_plain(plain: dict[str, Any] | None) -> AlarmWatch | None:
     if not is_sound:
         raise ValueError("the alarm is not as it was written")
     return AlarmWatch(process, plain["n_closed"], plain["since"])
-
-
-# --- Who is told of a change
-
-
-class TellsStatus:
-    """Calls functions when the state or the alarm of a model changes."""
-
-    if TYPE_CHECKING:
-
-        @property
-        def status_(self) -> Status:
-            """The present one."""
-
-    def on_status(self, callback: Callable[[Status], object]) -> Self:
-        """Call a function with ``status_`` whenever its state or its alarm has changed.
-
-        A fitted model looks after every 64 rows and after labels, in the thread that calls ``adapt`` or ``observe``.
-        What the function raises is logged. Copies, pickles and saved models do not have it.
-
-        Parameters
-        ----------
-        callback : callable
-            Takes a `Status`.
-
-        Examples
-        --------
-        >>> from accous import AdaptiveClassifier
-        >>> from accous.streams import GaussianStream, SquareShift
-        >>> stream = GaussianStream(SquareShift(period=100), n_rounds=20, batch_size=10, random_state=0)
-        >>> model = AdaptiveClassifier().fit(*stream.reference())
-        >>> model = model.on_status(lambda status: print(status.state, status.alarm))
-        >>> for batch in stream:
-        ...     model = model.adapt(batch.X)
-        uncertain False
-        """
-        status = self.status_
-        told = vars(self).get(CALLBACKS_NAME, (status.state, status.alarm))
-        vars(self)[CALLBACKS_NAME] = (*told, callback)
-        return self
-
-    def _tell(self) -> None:
-        """Call the functions if there is something new."""
-        state, alarm, *callbacks = vars(self)[CALLBACKS_NAME]
-        status = self.status_
-        if (status.state, status.alarm) == (state, alarm):
-            return
-        vars(self)[CALLBACKS_NAME] = (status.state, status.alarm, *callbacks)
-        for callback in callbacks:
-            try:
-                callback(status)
-            except Exception:
-                LOGGER.exception("A function that was to be told of a model's state failed.")
 
 
 # --- What moved

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -43,8 +43,8 @@ from accous.model.performance import (
 )
 from accous.model.round import AdaptationState, RoundRules
 from accous.model.watching import Read, parts_of_coef, rounds_frame
-from accous.text import count
-from accous.threads import one_blas_thread
+from accous.text import LOGGER, count
+from accous.threads import CALLBACKS_NAME, one_blas_thread
 
 _ABOUT_LABELS = (
     "recent",
@@ -554,3 +554,105 @@ def _predictor_in_words(rules: RoundRules, state: AdaptationState) -> str:
     if state.safeguards.veto.is_held:
         return "by the fixed model: the adapted one is held back"
     return "by the adapted model"
+
+
+# --- The attributes of models that ask their snapshot
+
+
+class SnapshotReader:
+    """What models say of themselves, and whom they tell when their state or alarm changes: all from one snapshot."""
+
+    def current(self) -> Snapshot:
+        """Return the snapshot after the last round, in which what has been read stays known."""
+        raise NotImplementedError
+
+    def performance(self, metric: str | None = None, *, by: str | None = None) -> Any:
+        """Return how good the model is on recent rows: expected from the inputs, or confirmed by labels.
+
+        Parameters
+        ----------
+        metric : str, optional
+            Such as "error", "roc_auc", "f1_macro", "recall:CLASS", "log_loss"; of numbers "mean_absolute_error",
+            "bias", "pinball:0.9". None is the model's own.
+        by : str, optional
+            A column, a number or a category: then the result is a list of (segment, Estimate), worst first.
+
+        Returns
+        -------
+        Estimate
+            ``value``, ``low``, ``high``, ``basis`` ("labels" or "expected"), ``at_fit`` and ``n_labels``. An expected
+            value holds if labels still follow from inputs as they did.
+        """
+        return self.current().performance(metric, by=by)
+
+    @property
+    def status_(self) -> Status:
+        """Whether the model is healthy, degraded or uncertain, with reasons, advice and the alarm."""
+        return self.current().status
+
+    @property
+    def drift_(self) -> Drift:
+        """What has moved in the inputs: columns, events and coverage.
+
+        If a table has a time column, what the time of the day and the weekend explain is left out, once an hour has
+        been seen on two days.
+        """
+        return self.current().drift
+
+    @property
+    def regimes_(self) -> tuple[Regime, ...]:
+        """The regimes that the ratio remembers, in the order in which they were first seen.
+
+        Empty if the inputs have not settled away from the reference, and if the ratio estimator has no memory.
+        """
+        return self.current().regimes
+
+    @property
+    def history_(self) -> Any:
+        """What the last 10,000 rounds did, as a pandas frame."""
+        return self.current().history
+
+    @property
+    def learned_(self) -> tuple[LearningEvent, ...]:
+        """The last hundred refits on labels, with the errors before each."""
+        return self.current().learned
+
+    def on_status(self, callback: Callable[[Status], object]) -> Self:
+        """Call a function with ``status_`` whenever its state or its alarm has changed.
+
+        A fitted model looks after every 64 rows and after labels, in the thread that calls ``adapt`` or ``observe``.
+        What the function raises is logged. Copies, pickles and saved models do not have it.
+
+        Parameters
+        ----------
+        callback : callable
+            Takes a `Status`.
+
+        Examples
+        --------
+        >>> from accous import AdaptiveClassifier
+        >>> from accous.streams import GaussianStream, SquareShift
+        >>> stream = GaussianStream(SquareShift(period=100), n_rounds=20, batch_size=10, random_state=0)
+        >>> model = AdaptiveClassifier().fit(*stream.reference())
+        >>> model = model.on_status(lambda status: print(status.state, status.alarm))
+        >>> for batch in stream:
+        ...     model = model.adapt(batch.X)
+        uncertain False
+        """
+        status = self.status_
+        told = vars(self).get(CALLBACKS_NAME, (status.state, status.alarm))
+        vars(self)[CALLBACKS_NAME] = (*told, callback)
+        return self
+
+    def _tell(self) -> None:
+        """Call the functions if there is something new."""
+        state, alarm, *callbacks = vars(self)[CALLBACKS_NAME]
+        status = self.status_
+        if (status.state, status.alarm) == (state, alarm):
+            return
+        vars(self)[CALLBACKS_NAME] = (status.state, status.alarm, *callbacks)
+        for callback in callbacks:
+            try:
+                callback(status)
+            except Exception:
+                LOGGER.exception("A function that was to be told of a model's state failed.")

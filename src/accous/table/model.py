@@ -18,16 +18,14 @@ from accous.arrays import IntArray, from_plain, to_plain
 from accous.checkpoint.codecs import read_data
 from accous.checkpoint.files import expecting_own_content, read_consistently
 from accous.checkpoint.folder import learning_from_plain, learning_to_plain, load_with, save_with
-from accous.diagnostics.drift import DriftEvent, Regime, SeasonWatch, start_seasons
-from accous.diagnostics.status import Status
+from accous.diagnostics.drift import DriftEvent, SeasonWatch, start_seasons
 from accous.exceptions import CheckpointError, DataError, ParameterError
 from accous.model.backtest import Backtest
 from accous.model.estimators import AdaptiveEstimator
-from accous.model.learning import Learning, LearningEvent
+from accous.model.learning import Learning
 from accous.model.pair import AUTO, LINEAR, LinearAndTrees, make_trees
-from accous.model.performance import Drift, TellsStatus
 from accous.model.round import log_onsets
-from accous.model.snapshot import Snapshot
+from accous.model.snapshot import Snapshot, SnapshotReader
 from accous.model.watching import LOOK_DECAY
 from accous.table.checks import TimeColumn, find_time_column, rises
 from accous.table.columns import (
@@ -264,7 +262,7 @@ def _rows_from_plain(plain: dict[str, NDArray[Any]]) -> dict[int, str]:
 
 
 @dataclass(kw_only=True, repr=False)
-class TableModel(TellsStatus, Lockable):
+class TableModel(SnapshotReader, Lockable):
     """An adaptive model that takes tables as they are: names, numbers, categories, dates, missing values.
 
     ``accous fit`` makes one, `accous.load` returns it, and `accous.save` saves it again. Frames are polars or pandas
@@ -820,56 +818,10 @@ class TableModel(TellsStatus, Lockable):
             job=self.job,
         )
 
-    def performance(self, metric: str | None = None, *, by: str | None = None) -> Any:
-        """Return how good the model is on recent rows: expected from the inputs, or confirmed by labels.
-
-        Parameters
-        ----------
-        metric : str, optional
-            As for `accous.AdaptiveClassifier.performance`. None is the model's own.
-        by : str, optional
-            A column of the table, a number or a category: then the result is a list of (segment, Estimate), worst
-            first.
-
-        Returns
-        -------
-        Estimate, or list of (str, Estimate)
-        """
-        return self.current().performance(metric, by=by)
-
-    @property
-    def status_(self) -> Status:
-        """Whether the model is healthy, degraded or uncertain, with reasons, advice and the alarm."""
-        return self.current().status
-
-    @property
-    def drift_(self) -> Drift:
-        """What has moved in the inputs: columns of the table, events and coverage.
-
-        If there is a time column, what the time of the day and the weekend explain is left out, once an hour has been
-        seen on two days.
-        """
-        return self.current().drift
-
     @property
     def seasonal_events_(self) -> tuple[DriftEvent, ...]:
         """The changes that are what the same hours did on the days before."""
         return self.current().seasonal_events
-
-    @property
-    def learned_(self) -> tuple[LearningEvent, ...]:
-        """The last hundred refits on labels, with the errors before each."""
-        return self.current().learned
-
-    @property
-    def history_(self) -> Any:
-        """What the last 10,000 rounds did, as a pandas frame; ``history`` has the whole stream in fewer points."""
-        return self.current().history
-
-    @property
-    def regimes_(self) -> tuple[Regime, ...]:
-        """The regimes that the ratio remembers, told apart by the table's own columns."""
-        return self.current().regimes
 
     @property
     def backtest_(self) -> Backtest | None:
