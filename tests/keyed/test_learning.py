@@ -11,6 +11,7 @@ import pytest
 from accous import AdaptiveClassifier, OnlineDensityRatio
 from accous.core import round as rounds
 from accous.core.ensemble import project_marked
+from accous.core.many_keys import Number
 from accous.keyed import KeyedAdapter, fleet
 from accous.report.page import render_fleet
 from tests.keyed.conftest import drifting, labelled
@@ -60,14 +61,32 @@ def test_single_precision_hardly_matters_if_every_round_refits(n_classes):
     ids=str,
 )
 def test_other_settings_of_the_ratio(ratio, monkeypatch):
-    # A look of the classifier's pool ends early when the ratio moves; that of a key takes 16 rounds (docs/keyed.md).
-    monkeypatch.setattr("accous.core.round.LEAST_ROWS", 10**9)
+    # Whether a look ends early is decided at mean thetas for a key, and with the mean ratio for the classifier.
+    for module in ("round", "many_keys"):
+        monkeypatch.setattr(f"accous.core.{module}.LEAST_ROWS", 10**9)
     parameters = {"ratio": OnlineDensityRatio(**ratio), "refit": "always"}
     adapter, state, model, theirs, ours, _ = follow(parameters, n_rounds=40)
     # Tiny ridges make the first steps depend on the last digits of A.
     tolerance = 0.02 if "ridge" in ratio else 1e-5
     assert np.abs(theta(adapter, state) - model.ratio_.coef_).max() < tolerance
     assert np.abs(ours - theirs).max() < 10 * tolerance
+
+
+def test_a_jump_ends_the_look_of_a_key_in_the_round_in_which_it_ends_the_classifiers():
+    reference, rng, jumps = labelled(300, 0), np.random.default_rng(5), (25, 66, 95)
+    model, adapter = (AdaptiveClassifier(refit="always").fit(*reference) for _ in range(2))
+    adapter, state, looks, answers = KeyedAdapter(adapter, round_size=8), None, [], []
+    for mean in np.repeat([0.0, 1.8, -1.8, 1.8], np.diff((0, *jumps, 130))):
+        batch = rng.normal((mean, 0.0, 0.0, 0.0), size=(8, 4))
+        state, predictions, _ = adapter.step(state, batch)
+        answers.append(np.mean(np.asarray(predictions) == model.step(batch)))
+        stack = adapter.runner.read([None], [state])[0]
+        looks.append((stack.numbers[Number.LOOK_ROUNDS, 0], model.ratio_.pool_.look.n_rounds))
+    ours, theirs = ([jump + rounds[jump:].index(1) for jump in jumps] for rounds in zip(*looks, strict=True))
+    assert ours == theirs
+    assert np.subtract(ours, jumps).max() < 6
+    assert np.mean(answers) >= 0.999
+    assert stack.n_merged[0].tolist() == model.ratio_.pool_.slots.n_merged.tolist()
 
 
 def test_a_point_that_the_kernel_cannot_project_is_projected_all_the_same(adapter):
@@ -113,8 +132,8 @@ def test_the_columns_of_a_frame_are_found_by_name(make_frame):
 def test_safeguards_and_what_a_key_does_not_keep_hardly_change_its_predictions():
     """The refit rule looks at a sample of the reference, and looks of the pool at mean thetas."""
     _, _, _, theirs, ours, _ = follow({})
-    assert np.mean((ours[:, 1] > 0.5) == (theirs[:, 1] > 0.5)) > 0.97
-    assert np.abs(ours - theirs).mean() < 0.02
+    assert np.mean((ours[:, 1] > 0.5) == (theirs[:, 1] > 0.5)) >= 0.999
+    assert np.abs(ours - theirs).mean() < 1e-3
     parameters = {"adaptation": "always", "refit": 3, "ratio": OnlineDensityRatio(memory=0)}
     _, _, model, theirs, ours, _ = follow(parameters, n_rounds=60)
     assert np.abs(ours - theirs).max() < 1e-4

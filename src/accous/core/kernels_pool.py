@@ -193,6 +193,18 @@ def pool_reference(
     normalisers : array of shape (n_shapes,)
     pooled : array of shape (n_reference,)
     """
+    _mix_all(ratios, cuts, proportions, others, normalisers, pooled)
+
+
+@inlined
+def _mix_all(
+    ratios: FloatArray,
+    cuts: FloatArray,
+    proportions: FloatArray,
+    others: FloatArray,
+    normalisers: FloatArray,
+    pooled: FloatArray,
+) -> None:
     _average_shapes(ratios, cuts, normalisers)
     n_shapes = cuts.shape[0]
     _mix(ratios, cuts, proportions, normalisers, pooled)
@@ -201,6 +213,38 @@ def pool_reference(
         if share > 0.0:
             for i in range(pooled.shape[0]):
                 pooled[i] += share * (others[k, i] - 1.0)
+
+
+@kernel(types.void, KEYS, IN2, IN1, IN2, IN3, IN2, OUT1, OUT1, OUT1)
+def measure_moves(
+    keys: IntArray,
+    ratios: FloatArray,
+    cuts: FloatArray,
+    proportions: FloatArray,
+    slots: FloatArray,
+    pooled: FloatArray,
+    means: FloatArray,
+    mixed: FloatArray,
+    moves: FloatArray,
+) -> None:
+    """Write the total variation between each key's pooled ratio and the mixture with other proportions to ``moves``.
+
+    Parameters
+    ----------
+    keys : array of shape (n_keys,)
+    ratios : array of shape (n_keys, n_padded)
+        Those whose shapes are mixed, of the reference.
+    cuts : array of shape (n_shapes,)
+    proportions : array of shape (n_keys, n_candidates)
+    slots : array of shape (n_models, n_slots, n_reference)
+    pooled : array of shape (n_keys, n_reference)
+    means, mixed : arrays of shape (n_shapes,) and (n_reference,)
+        Workspace.
+    moves : array of shape (n_keys,)
+    """
+    for a in range(keys.shape[0]):
+        _mix_all(ratios[a, : pooled.shape[1]], cuts, proportions[a], slots[keys[a]], means, mixed)
+        moves[a] = 0.5 * _mean_distance(pooled[a], mixed, 1.0)
 
 
 @kernel(types.void, IN1, IN2, IN2, IN1, IN1, IN2, IN1, float64, OUT1)

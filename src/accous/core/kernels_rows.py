@@ -530,9 +530,11 @@ def _solve(factor: FloatArray, scale: FloatArray, right_side: FloatArray, soluti
 
 
 @inlined_sums
-def _move(scores: FloatArray, moved: FloatArray, curvatures: FloatArray, changes: FloatArray, length: float) -> float:
-    r"""Subtract the changes from the scores; return :math:`\sum_i c_i \Delta_i^2 \bar D_i^2`, see ``fit_logistic``."""
-    total = 0.0
+def _move(
+    scores: FloatArray, moved: FloatArray, curvatures: FloatArray, changes: FloatArray, length: float
+) -> tuple[float, float]:
+    r"""Subtract the changes from the scores; return :math:`\sum_i c_i \Delta_i^2 \bar D_i^2` and the largest D."""
+    total, largest = 0.0, np.int64(0)
     for block in range(scores.shape[0]):
         for i in range(BLOCK):
             change = length * changes[block, i]
@@ -542,7 +544,10 @@ def _move(scores: FloatArray, moved: FloatArray, curvatures: FloatArray, changes
             moved[block, i] = after
             mean = 0.5 * (abs(before) + abs(after))
             total += curvatures[block, i] * (change * mean) * (change * mean)
-    return total
+            # Sizes have the order of their bits, and a loop over integers is vectorised.
+            size = np.float64(abs(after)).view(np.int64)
+            largest = size if size > largest else largest
+    return total, np.int64(largest).view(np.float64)
 
 
 @inlined_sums
@@ -554,14 +559,14 @@ def _sum_of_blocks(values: FloatArray) -> float:
     return total
 
 
-@inlined_sums
+@inlined
 def _largest(values: FloatArray) -> float:
-    largest = 0.0
+    largest = np.int64(0)
     for block in range(values.shape[0]):
         for i in range(BLOCK):
-            size = abs(values[block, i])
+            size = np.float64(abs(values[block, i])).view(np.int64)
             largest = size if size > largest else largest
-    return largest
+    return np.int64(largest).view(np.float64)
 
 
 @kernel(types.boolean, IN3, IN1, IN2, IN1, float64, IN1, float64, int64, OUT3, OUT2, OUT2, OUT2, is_long=True)
@@ -649,10 +654,9 @@ def fit_logistic(
             largest_change = _largest(changes)
             if largest_change > _LARGEST_FULL_STEP:
                 length = math.log1p(largest_change) / largest_change
-        total = _move(scores, moved, curvatures, changes, length)
+        total, largest_move = _move(scores, moved, curvatures, changes, length)
         for j in range(n_columns):
             coef[j] -= length * direction[j]
-        largest_move = _largest(moved)
         if length == 1.0 and 0.5 * math.exp(3.0 * largest_move) * total <= tolerance:
             coefs[0, n_columns - 1] = coef[n_columns - 1]
             for j in range(n_columns - 1):

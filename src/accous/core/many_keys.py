@@ -11,12 +11,13 @@ import numpy as np
 from accous.arrays import FloatArray, IntArray
 from accous.core.compiled import SingleArray
 from accous.core.ensemble import EnsembleSettings, NarrowReference
-from accous.core.kernels_pool import pool_reference
+from accous.core.kernels_pool import measure_moves, pool_reference
 from accous.core.pool import (
+    LARGEST_MOVE,
+    LEAST_ROWS,
     LONGEST_LOOK,
     N_CAUTIOUS,
     N_SHAPES,
-    UNCUT,
     Filters,
     LookSums,
     PoolState,
@@ -69,7 +70,9 @@ class Number(IntEnum):
     NEWEST_TIME = 26
     CLOSED_TIME = 27
     ROUND_TIME = 28
-    EVENT_COLUMNS = 29  # and the next four
+    LOOK_ROUNDS = 29
+    LOOK_ROWS = 30
+    EVENT_COLUMNS = 31  # and the next four
 
 
 N_NUMBERS = Number.EVENT_COLUMNS + N_EVENT_COLUMNS
@@ -255,12 +258,6 @@ class KeyStack:
         """Decayed share of the pool that each slot has had."""
         return self.slots[:, :, -1]
 
-    def note_round(self, active: IntArray) -> None:
-        """Add the thetas and proportions after a round to the sums of the look."""
-        places = self.places(active)
-        self.parts["look_coef"][places] += self.coef[places].astype(np.float32)
-        self.parts["look_proportions"][places] += self.parts["proportions"][places]
-
     def clear(self) -> None:
         """Forget all keys. What every state brings along, and what only learners and slots in use have, stays."""
         self.numbers[:] = 0.0
@@ -370,6 +367,14 @@ class KeyRounds(CompiledRound):
             if excess > 0.0:
                 stack.holds[key] = hold_for(excess)
 
+    def moves(self, stack: KeyStack, keys: IntArray, pooled: FloatArray) -> FloatArray:
+        """Return the total variation between the pooled ratio of each key and its mean over the look so far."""
+        n_rounds = stack.numbers[Number.LOOK_ROUNDS, keys, None]
+        coefs, shares = (stack.parts[f"look_{name}"][keys] / n_rounds for name in ("coef", "proportions"))
+        ratios, moves = self._ratios_at(np.arange(len(keys)), coefs), np.empty(len(keys))
+        measure_moves(keys, ratios, self.cuts, shares, stack.slot_ratios, pooled, *self._pool_room[1:], moves)
+        return moves
+
     def restore_slots(self, stack: KeyStack, key: int) -> None:
         """Compute the prior of a key, and the ratios of its slots."""
         is_used = tuple((stack.n_merged[key] > 0.0).tolist())
@@ -387,7 +392,8 @@ class KeyRounds(CompiledRound):
             stack.slot_ratios[key, slot], stack.factors[key, slot] = known
 
 
-# --- The look back of a key's pool, every 16 rounds: remember what has settled, hold back what is not supported
+# --- The look back of a key's pool, after 16 rounds or when the ratio has left what it was: remember what has settled,
+#     hold back what is not supported
 
 
 MOST_VISITS = 4  # of a slot: a change is recalled for three looks, so no earlier ones are asked for
@@ -405,28 +411,64 @@ def slots_of(stack: KeyStack, key: int) -> Slots:
     )
 
 
-def look_back(stack: KeyStack, key: int, pool: RatioPool, rounds: KeyRounds, reference: NarrowReference) -> None:
-    """Look back at the last 16 rounds of a key, in place.
+def end_looks(
+    stack: KeyStack,
+    active: IntArray,
+    n_rows: IntArray,
+    pooled: FloatArray,
+    before: FloatArray,
+    pool: RatioPool,
+    rounds: KeyRounds,
+) -> list[int]:
+    """Note a round of some keys in their looks, end those that are over, and return the places of these keys.
 
     Parameters
     ----------
     stack : KeyStack
-    key : int
+    active, n_rows : arrays of shape (n_active,)
+        The keys, and the rows of their batches.
+    pooled : array of shape (n_active, n_reference)
+        Their pooled ratios, not held back.
+    before : array of shape (n_keys,)
+        The log likelihoods of all looks before this round.
     pool : RatioPool
         The pool that all keys share.
     rounds : KeyRounds
-    reference : NarrowReference
-        All reference rows.
     """
-    state = _pool_state(stack, key, rounds.cuts, reference)
-    after = pool.look_back(state, state.n_rounds)
+    numbers, keys = stack.numbers, stack.places(active)
+    of_rounds, of_rows, likelihoods = (
+        numbers[each] for each in (Number.LOOK_ROUNDS, Number.LOOK_ROWS, Number.LOG_LIKELIHOOD)
+    )
+    proportions = stack.parts["proportions"][keys].copy()
+    long_enough = np.flatnonzero((of_rows[keys] >= LEAST_ROWS) & (of_rounds[keys] > 0.0))
+    left = long_enough[rounds.moves(stack, active[long_enough], pooled[long_enough]) > LARGEST_MOVE].tolist()
+    for key in active[left].tolist():
+        # The look ends before this round, which begins the next one.
+        surprise, likelihoods[key] = likelihoods[key] - before[key], before[key]
+        _look_back(stack, key, pool, rounds, int(numbers[Number.N_ROUNDS, key]) - 1)
+        likelihoods[key] = surprise
+    stack.parts["look_coef"][keys] += stack.coef[keys].astype(np.float32)
+    stack.parts["look_proportions"][keys] += proportions
+    of_rounds[keys] += 1.0
+    of_rows[keys] += n_rows
+    whole = np.flatnonzero(of_rounds[keys] == LONGEST_LOOK).tolist()
+    for key in active[whole].tolist():
+        _look_back(stack, key, pool, rounds, int(numbers[Number.N_ROUNDS, key]))
+    return left + whole
+
+
+def _look_back(stack: KeyStack, key: int, pool: RatioPool, rounds: KeyRounds, last_round: int) -> None:
+    """Look back at the rounds of a key's look, of which this was the last, in place; begin the next look."""
+    n_rounds = np.float32(stack.numbers[Number.LOOK_ROUNDS, key])
+    state = _pool_state(stack, key, rounds)
+    after = pool.look_back(state, last_round)
     stack.numbers[Number.EXCESS, key] = after.excess
-    stack.numbers[Number.LOG_LIKELIHOOD, key] = 0.0
+    for number in (Number.LOG_LIKELIHOOD, Number.LOOK_ROUNDS, Number.LOOK_ROWS):
+        stack.numbers[number, key] = 0.0
     stack.holds[key] = after.hold
-    stack.parts["before_coef"][key] = stack.parts["look_coef"][key] / np.float32(LONGEST_LOOK)
-    stack.parts["before_proportions"][key] = stack.parts["look_proportions"][key] / np.float32(LONGEST_LOOK)
-    stack.parts["look_coef"][key] = 0.0
-    stack.parts["look_proportions"][key] = 0.0
+    for name in ("coef", "proportions"):
+        stack.parts[f"before_{name}"][key] = stack.parts[f"look_{name}"][key] / n_rounds
+        stack.parts[f"look_{name}"][key] = 0.0
     stack.visits[key] = _last_visits(after.slots)
     stack.slot_use[key] = after.slots.use
     if after.slots.coefs is not state.slots.coefs:
@@ -439,13 +481,14 @@ def look_back(stack: KeyStack, key: int, pool: RatioPool, rounds: KeyRounds, ref
         rounds.restore_slots(stack, key)
 
 
-def _pool_state(stack: KeyStack, key: int, cuts: FloatArray, reference: NarrowReference) -> PoolState:
+def _pool_state(stack: KeyStack, key: int, rounds: KeyRounds) -> PoolState:
     """Return the pool of a key as it is before the look, with the sums of its rounds."""
     slot_ratios = stack.slot_ratios[key]
+    n_rounds, n_rows = (int(stack.numbers[each, key]) for each in (Number.LOOK_ROUNDS, Number.LOOK_ROWS))
 
     def mixture(coef: FloatArray, proportions: FloatArray) -> FloatArray:
-        means, pooled = np.empty(N_SHAPES), np.empty(len(reference.features))
-        pool_reference(reference.ratios(coef, UNCUT), cuts, proportions, slot_ratios, means, pooled)
+        means, pooled = np.empty(N_SHAPES), np.empty(slot_ratios.shape[1])
+        pool_reference(rounds.ratios_at(coef), rounds.cuts, proportions, slot_ratios, means, pooled)
         return pooled
 
     coef, proportions, before_coef, before_proportions = (
@@ -453,10 +496,11 @@ def _pool_state(stack: KeyStack, key: int, cuts: FloatArray, reference: NarrowRe
         for name in ("look_coef", "look_proportions", "before_coef", "before_proportions")
     )
     look = LookSums(
-        n_rounds=LONGEST_LOOK,
-        n_rows=LONGEST_LOOK,  # at least; they are not counted, because this look never ends early
+        n_rounds=n_rounds,
+        n_rows=n_rows,
         coef=coef,
-        ratios=LONGEST_LOOK * mixture(coef / LONGEST_LOOK, proportions / LONGEST_LOOK),
+        # A state has no room for the sum itself.
+        ratios=n_rounds * mixture(coef / n_rounds, proportions / n_rounds),
         proportions=proportions,
         log_likelihood=float(stack.numbers[Number.LOG_LIKELIHOOD, key]),
         before=mixture(before_coef, before_proportions),

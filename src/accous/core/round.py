@@ -9,7 +9,7 @@ whose first axis is the model. What a round is in plain numpy stands in :mod:`ac
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,7 +61,7 @@ from accous.core.pool import (
 
 N_FILTERS = len(SWITCHING) + len(DECAYS)
 _RATES = (SWITCHING, DECAYS, FLOOR, FILTER_SHARE, PRIOR_COUNT)
-_NO_BLOCKS = np.empty((0, 1, BLOCK))
+_NO_BLOCKS, _NO_GIVEN = np.empty((0, 1, BLOCK)), np.empty((0, 0))
 _CAUTIOUS_PRIOR = cautious_prior(0)[:N_CAUTIOUS]
 _FIRST = np.zeros(1, dtype=np.int64)
 
@@ -210,10 +210,10 @@ class CompiledRound:
         self._learners = LearnerKernel(settings)
         self.log_counts = self._learners.log_counts
         # Workspace: the loops write there first and keep Python's lock, so that threads may share it.
-        n_blocks = gradient_reference.blocks.shape[0]
+        n_blocks, n_all = gradient_reference.blocks.shape[0], N_SHAPES + n_slots
         self._gradient_room = np.empty((2, MOST_LEARNERS + 1, self._n_coefs)), np.empty((max(2, n_blocks), BLOCK))
         self._pool_room = np.empty(N_SHAPES), np.empty(N_SHAPES), np.empty(self._n_reference)
-        self._filter_room = np.empty(N_SHAPES + n_slots), np.empty(N_FILTERS)
+        self._filter_room = np.empty((MANY_ROWS, n_all)), np.empty(n_all), np.empty(N_FILTERS)
 
     def run(
         self, models: RoundArrays, active: IntArray, batch: FloatArray, starts: IntArray, steps: FloatArray
@@ -236,18 +236,18 @@ class CompiledRound:
         ratios, slot_ratios : arrays of shape (n_rows,) and (n_slots, n_rows)
             At the theta of each row's model, and at those of its slots.
         """
-        n_rows, most, reference = len(batch), models.coefs.shape[1] + 1, self._gradient_reference
-        read, judge = (
-            (read_batches_of_keys, filter_batches_of_keys) if self._is_single else (read_batches, filter_batches)
-        )
+        n_rows, reference, most = len(batch), self._gradient_reference, models.coefs.shape[1] + 1
         # With a small reference, sum the batch in the same way: if both are equal, so are their terms.
         has_few = self._is_single or (n_rows < MANY_ROWS and self._has_many_rows)
         (points, sums), scores = self._gradient_room
+        likelihoods, *room = self._filter_room
+        if n_rows > len(likelihoods):
+            likelihoods = np.empty((n_rows, likelihoods.shape[1]))
         if n_rows > scores.size:
             scores = np.empty((-(-n_rows // BLOCK), BLOCK))
         gradients = np.empty((len(active), most, self._n_coefs))
         ratios, slot_ratios = np.empty(n_rows), np.empty((self._n_slots, n_rows))
-        read(
+        (read_batches_of_keys if self._is_single else read_batches)(
             active,
             reference.blocks,
             _NO_BLOCKS if has_few else to_blocks(-batch),
@@ -266,12 +266,12 @@ class CompiledRound:
             ratios,
             slot_ratios,
         )
-        judge(
+        (filter_batches_of_keys if self._is_single else filter_batches)(
             active,
             starts,
             ratios,
             slot_ratios,
-            slot_ratios[:0],
+            _NO_GIVEN,
             self.cuts,
             models.factors,
             models.priors,
@@ -279,8 +279,8 @@ class CompiledRound:
             models.parts,
             self._places,
             *_RATES,
-            np.empty((n_rows, N_SHAPES + self._n_slots)),
-            *self._filter_room,
+            likelihoods,
+            *room,
             models.log_likelihoods,
         )
         run_learners_of = run_learners_of_keys if self._is_single else run_learners
@@ -295,7 +295,11 @@ class CompiledRound:
         blocks = self._reference.blocks
         ratios = np.empty((len(indices), blocks.shape[0], BLOCK))
         evaluate_ratios_of_keys(indices, blocks, coefs, UNCUT, ratios)
-        return ratios.reshape(len(indices), -1)
+        return ratios.reshape(len(indices), blocks.shape[0] * BLOCK)
+
+    def ratios_at(self, coef: FloatArray) -> FloatArray:
+        """Return the ratios of the reference at a theta."""
+        return self._ratios_at(_FIRST, coef[None])[0, : self._n_reference]
 
     def pool(self, models: RoundArrays, active: IntArray, ratios: FloatArray) -> FloatArray:
         """Return the pooled ratio of the reference in use, (n_active, n_reference), given what ``ratios`` returns."""
@@ -310,8 +314,7 @@ class CompiledRound:
     def ratios_of_slot(self, slot: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return a slot's ratios of the reference, and what it multiplies the shapes by."""
         coef, shares = slot[: self._n_coefs], np.ascontiguousarray(slot[self._n_coefs :])
-        ratios = self._ratios_at(_FIRST, coef[None])[0, : self._n_reference]
-        mixed, means = mixed_shapes(ratios, self.cuts, shares)
+        mixed, means = mixed_shapes(self.ratios_at(coef), self.cuts, shares)
         return mixed, shares / means
 
 
@@ -386,7 +389,7 @@ class OneModelRounds(CompiledRound):
         step_size : float
         """
         n_rows, arrays = len(batch), self._copied(model)
-        of_batch = self.run(arrays, _FIRST, batch, np.array([0, n_rows]), np.array([step_size]))
+        of_batch = self.run(arrays, _FIRST, batch, *_starts_and_steps(n_rows, step_size))
         of_reference = self.ratios(arrays, _FIRST)
         pooled, sums = self.pool(arrays, _FIRST, of_reference)[0], np.empty(self._n_reference)
         moved = add_to_look(pooled, model.look_ratios, max(model.look_rounds, 1), sums)
@@ -448,8 +451,8 @@ class OneModelRounds(CompiledRound):
         if most > old.coefs.shape[1]:
             wider = (None if each is None else _widened(each, most) for each in old[4:10])
             old = RoundArrays._make((*old[:4], *wider, *old[10:]))
-        written = [None if each is None else each.copy() for each in old[:12]]
-        return RoundArrays._make((*written, *old[12:]))
+        written = [each.copy() for each in old[:12] if each is not None]  # all but triangles
+        return RoundArrays._make((*written[:7], None, *written[7:], *old[12:]))
 
     def ensemble_of(self, model: OneModel) -> EnsembleState:
         """Return the ensemble of a model."""
@@ -539,6 +542,12 @@ class OneModelRounds(CompiledRound):
             look_ratios=look.ratios,
             look_before=look.before,
         )
+
+
+@lru_cache(maxsize=64)
+def _starts_and_steps(n_rows: int, step_size: float) -> tuple[IntArray, FloatArray]:
+    """Return where the rows of the only model begin and end, and its step size, as arrays."""
+    return np.array([0, n_rows]), np.array([step_size])
 
 
 def _widened(of_learners: AnyFloats, most: int) -> FloatArray:

@@ -26,7 +26,7 @@ from accous.keyed.rounds import (
     join_rows,
     keys_to_look_at,
     look_at_inputs,
-    look_at_pools,
+    pool_references,
     start_fits,
     update_fits,
 )
@@ -343,17 +343,16 @@ class KeyRunner:
         features, is_long = shared.ratio.features_.transform_each(X)
         if shared.ratio.bounds is not None:
             features, _ = shared.ratio.features_.transform_each(shared.ratio.bounds.clipped(X))
-        step_sizes = np.array([shared.ratio.step_size_for(n) for n in (starts[1:] - starts[:-1]).tolist()])
+        n_rows, likelihoods = starts[1:] - starts[:-1], stack.numbers[Number.LOG_LIKELIHOOD].copy()
+        step_sizes = np.array([shared.ratio.step_size_for(n) for n in n_rows.tolist()])
         shared.rounds.run(stack.arrays, active, features, starts, step_sizes)
-        stack.note_round(active)
         if not np.isfinite(stack.coef).all():
             # Its limits hold for every number of a state, and its matrices may still be no squares of anything.
             raise impossible_state(names[int(np.isfinite(stack.coef).all(axis=1).argmin())])
-        due = keys_to_look_at(stack, active)
-        look_at_pools(shared, stack, due)
-        pooled = shared.rounds.pool(stack.arrays, active, shared.rounds.ratios(stack.arrays, active))
+        pooled = pool_references(shared, stack, active, n_rows, likelihoods)
         update_fits(shared, stack, active, pooled)
         count_round(stack, active, starts, is_long)
+        due = keys_to_look_at(stack, active)
         return look_at_inputs(shared, stack, due, names) + _vetoes(stack, was_held, names)
 
     def _predict(

@@ -11,7 +11,7 @@ import numpy as np
 from accous.arrays import BoolArray, FloatArray, IntArray
 from accous.core.kernels_keys import N_SHOWN, SHARE_STEPS, count_rows_of_keys, sample_shares, weigh_keys
 from accous.core.kernels_rows import total_variation
-from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, Number, look_back, slots_of
+from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, Number, end_looks, slots_of
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftEvent, DriftLog, main_columns, shares
 from accous.exceptions import ParameterError
 from accous.keyed.shared import KeyEvent, SharedModel
@@ -570,10 +570,21 @@ def keys_to_look_at(stack: KeyStack, active: IntArray) -> list[int]:
     return [key for key, number in zip(active.tolist(), rounds, strict=True) if number % ROUNDS_BETWEEN_LOOKS == 0.0]
 
 
-def look_at_pools(shared: SharedModel, stack: KeyStack, keys: list[int]) -> None:
-    """Look back at the pools of some keys."""
-    for key in keys:
-        look_back(stack, key, shared.pool, shared.rounds, shared.reference)
+def pool_references(
+    shared: SharedModel, stack: KeyStack, active: IntArray, n_rows: IntArray, likelihoods: FloatArray
+) -> FloatArray:
+    """Return the pooled ratio in use of each active key after its round; look back at pools whose look is over.
+
+    ``likelihoods`` are those of the looks of all keys before the round.
+    """
+    rounds, arrays = shared.rounds, stack.arrays
+    ratios = rounds.ratios(arrays, active)
+    pooled = rounds.pool(arrays._replace(holds=np.zeros(len(stack))), active, ratios)
+    looked = end_looks(stack, active, n_rows, pooled, likelihoods, shared.pool, rounds)
+    again = np.union1d(looked, np.flatnonzero(stack.holds[active])).astype(np.int64)
+    if len(again):
+        pooled[again] = rounds.pool(arrays, active[again], ratios[again])
+    return pooled
 
 
 def look_at_inputs(shared: SharedModel, stack: KeyStack, keys: list[int], names: list[Any]) -> list[KeyEvent]:

@@ -34,7 +34,7 @@ from accous.core.round import count_learners
 from accous.diagnostics.drift import MOST_LOOKS
 from accous.exceptions import CheckpointError
 
-VERSION = 1
+VERSION = 2
 _MAGIC = b"ACKS"
 _HEADER = struct.Struct("<4sH6BII4x16s")
 _CHECKSUM_AT = 16
@@ -73,7 +73,7 @@ _COUNTS = np.array(
             Number.SEEN_FIRST,
             Number.SEEN_LAST,
         ),
-        *(Number.N_EVENTS, *range(Number.EVENT_COLUMNS, N_NUMBERS)),
+        *(Number.N_EVENTS, *range(Number.LOOK_ROUNDS, N_NUMBERS)),
     ]
 )
 _NOT_NEGATIVE = [Number.LARGEST_MARGIN, Number.EFFECTIVE_ROWS, Number.VETO_ERROR, Number.STRENGTH]
@@ -171,7 +171,7 @@ class _Limits:
         low[_COUNTS] = low[_NOT_NEGATIVE] = 0.0
         high[_COUNTS] = _MOST_ROUNDS
         high[Number.EVENT_COLUMNS :] = self._shape.n_features
-        high[Number.IS_HELD] = 1.0
+        high[Number.IS_HELD], high[Number.LOOK_ROUNDS] = 1.0, LONGEST_LOOK - 1
         low[Number.SHARE], high[Number.SHARE] = -_ROUNDING, 1.0 + _ROUNDING
         return np.stack((low, high))
 
@@ -368,9 +368,10 @@ class StateFormat:
         if len(state) < _HEADER.size or state[:4] != _MAGIC:
             raise _foreign(state, of_key)
         _, version, *counts, checksum, fingerprint = _HEADER.unpack_from(state)
-        if version > VERSION:
+        if version != VERSION:
             raise CheckpointError(
-                f"The state{of_key} has format {version}, and this accous reads formats up to {VERSION}: update accous."
+                f"The state{of_key} has format {version}, and this accous reads format {VERSION}: use the accous that "
+                "wrote it, or pass None to start again."
             )
         sizes = _Sizes(*counts)
         doubles, singles, integers, shares = self._counts(sizes)
