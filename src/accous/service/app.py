@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import itertools
 import secrets
-import time
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
@@ -179,16 +178,13 @@ class Intake:
             body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
             if encoding in ENCODINGS:
                 async with self._decoding:
-                    return await asyncio.to_thread(self._unpacked, body, function)
+                    return await asyncio.to_thread(lambda: function(unpack(body, self._limits.body_bytes)))
             if len(body) <= _LARGE:
                 return function(body)
             async with self._decoding:
                 return await asyncio.to_thread(function, body)
         finally:
             self._n_bytes -= sum(map(len, pieces))
-
-    def _unpacked(self, body: bytes, function: Callable[[bytes], T]) -> T:
-        return function(unpack(body, self._limits.body_bytes))
 
     async def _receive(self, request: Request, pieces: list[bytes]) -> None:
         """Add the pieces of a body as they come; refuse one that is too long or too slow as soon as that shows."""
@@ -394,8 +390,7 @@ def make_app(service: Service) -> Starlette:
     endpoints = _endpoints(service)
     endpoints += Pages(service, endpoints).endpoints()
     routes = [Route(each.path, _Guarded(service, each).answer, methods=[each.method]) for each in endpoints]
-    other = _Guarded(service, Endpoint("", "other", _nowhere))
-    app = Starlette(routes=routes, exception_handlers={HTTPException: other.answer_exception})
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _nowhere})
     app.router.redirect_slashes = False
     return app
 
@@ -445,27 +440,21 @@ class _Guarded:
 
     async def answer(self, request: Request) -> Response:
         """Answer one request."""
-        began = time.perf_counter()
-        try:
-            self._require(request)
-            response = await self._endpoint.answer(request)
-        except HttpError as error:
-            response = error.response(request.scope["path"])
-        except ClientDisconnect:
-            response = Response(status_code=400)  # nobody is there to see it
-        except Exception:
-            LOGGER.exception("%s %s failed", request.method, request.scope["path"])
-            failed = HttpError(500, "failed", "The service made a mistake; its log says which.")
-            response = failed.response(request.scope["path"])
         metrics, path = self._service.metrics, self._endpoint.path
-        metrics.request_seconds.labels(path).observe(time.perf_counter() - began)
+        with metrics.request_seconds.labels(path).time():
+            try:
+                self._require(request)
+                response = await self._endpoint.answer(request)
+            except HttpError as error:
+                response = error.response(request.scope["path"])
+            except ClientDisconnect:
+                response = Response(status_code=400)  # nobody is there to see it
+            except Exception:
+                LOGGER.exception("%s %s failed", request.method, request.scope["path"])
+                failed = HttpError(500, "failed", "The service made a mistake; its log says which.")
+                response = failed.response(request.scope["path"])
         metrics.requests.labels(path, response.status_code).inc()
         return response
-
-    async def answer_exception(self, request: Request, error: Exception) -> Response:
-        """Answer a request that has no endpoint."""
-        request.state.exception = error
-        return await self.answer(request)
 
     def _require(self, request: Request) -> None:
         service, access = self._service, self._endpoint.access
@@ -481,11 +470,11 @@ class _Guarded:
             service.gate.require(request, access)
 
 
-async def _nowhere(request: Request) -> Response:
+async def _nowhere(request: Request, error: Exception) -> Response:
     """Say what is wrong with an address that is none, or a method that it does not take."""
-    error: HTTPException = request.state.exception
-    if error.status_code != 405:
-        raise not_found()
-    allowed = next(iter((error.headers or {}).values()), "")
-    methods = ", ".join(sorted(each for each in allowed.split(", ") if each != "HEAD"))
-    raise HttpError(405, "wrong_method", f"Use {methods} here.", headers={"allow": methods} | CLOSE)
+    found = not_found()
+    if isinstance(error, HTTPException) and error.status_code == 405:
+        allowed = next(iter((error.headers or {}).values()), "")
+        methods = ", ".join(sorted(each for each in allowed.split(", ") if each != "HEAD"))
+        found = HttpError(405, "wrong_method", f"Use {methods} here.", headers={"allow": methods} | CLOSE)
+    return found.response(request.scope["path"])

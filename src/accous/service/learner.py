@@ -367,15 +367,10 @@ class Pending(NamedTuple):
     future: asyncio.Future[Response]
 
 
-def _resolve(results: list[tuple[Pending, Response | HttpError]]) -> None:
+def _resolve(results: list[tuple[Pending, Response]]) -> None:
     """Set results; called in the event loop. Requests may have been given up."""
     for pending, result in results:
-        if pending.future.done():
-            continue
-        if isinstance(result, HttpError):
-            pending.future.set_exception(result)
-            pending.future.exception()  # seen: the client may have gone
-        else:
+        if not pending.future.done():
             pending.future.set_result(result)
 
 
@@ -534,34 +529,31 @@ class Learner:
         return None if not group and self._is_stopping and self._queue.empty() else group
 
     def _carry_out(self, group: list[Pending]) -> None:
-        started = time.perf_counter()
         try:
             if self._log.is_broken:
                 self.save()
-            number = self._log.append([pending.record for pending in group])
+            with self._metrics.sync_seconds.time():
+                number = self._log.append([pending.record for pending in group])
         except LogError as error:
             self._metrics.log_failures.inc()
             LOGGER.error("The log of batches cannot be written: %s", error)
             text = "The disk does not take the batch, so it was not learned: free some space."
-            self._return([(pending, HttpError(507, "not_durable", text)) for pending in group])
+            self._return([(pending, HttpError(507, "not_durable", text).response()) for pending in group])
             return
-        self._metrics.sync_seconds.observe(time.perf_counter() - started)
-        done: list[tuple[Pending, Response | HttpError]] = []
-        last = time.perf_counter()
+        done: list[tuple[Pending, Response]] = []
+        last, n_labels = time.perf_counter(), self.executor.n_labels
         for place, pending in enumerate(group):
-            began, n_labels = time.perf_counter(), self.executor.n_labels
-            done.append((pending, self.executor.carry_out(number + place, pending.record, pending.parsed)))
-            now = time.perf_counter()
-            self._metrics.learn_seconds.observe(now - began)
-            self._metrics.labels.inc(self.executor.n_labels - n_labels)
+            with self._metrics.learn_seconds.time():
+                done.append((pending, self.executor.carry_out(number + place, pending.record, pending.parsed)))
             self._n_since_save += 1
             self.n_done += 1
-            if now - last > _SECONDS_BETWEEN_RESULTS:
+            if (now := time.perf_counter()) - last > _SECONDS_BETWEEN_RESULTS:
                 self._return(done)
                 done, last = [], now
+        self._metrics.labels.inc(self.executor.n_labels - n_labels)
         self._return(done)
 
-    def _return(self, done: list[tuple[Pending, Response | HttpError]]) -> None:
+    def _return(self, done: list[tuple[Pending, Response]]) -> None:
         """Give results to the event loop."""
         if not done:
             return
@@ -585,10 +577,9 @@ class Learner:
 
     def save(self) -> None:
         """Save what is kept, then the model, then start the log again; a crash anywhere between loses nothing."""
-        began = time.perf_counter()
         self._last_save = time.monotonic()
-        if self._trying(self._save):
-            self._metrics.save_seconds.observe(time.perf_counter() - began)
+        with self._metrics.save_seconds.time():
+            self._trying(self._save)
 
     def _save(self) -> None:
         self.executor.store_predictions()
@@ -599,8 +590,8 @@ class Learner:
         if not self._log.is_empty or self._log.is_broken:
             self._log.restart()
 
-    def _trying(self, function: Callable[[], None]) -> bool:
-        """Write something that the log still has; return whether the disk took it."""
+    def _trying(self, function: Callable[[], None]) -> None:
+        """Write something that the log still has; note whether the disk took it."""
         try:
             function()
             self._save_error = None
@@ -608,7 +599,6 @@ class Learner:
             self._save_error = error
             self._metrics.save_failures.inc()
             LOGGER.error("The model could not be saved: %s", error)
-        return self._save_error is None
 
 
 # --- The owner of a model's folder: what it holds when a service starts, after the log has been replayed
