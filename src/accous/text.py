@@ -232,6 +232,15 @@ def require_number(name: str, value: Any, *, above: float = 0.0, at_most: float 
     return float(value)
 
 
+def require_number_or(name: str, value: Any, *others: str | None) -> None:
+    """Check that ``value`` is a finite number above 0, or one of the others: words, or None."""
+    words = tuple(each for each in others if each is not None)
+    if isinstance(value, str) and words:
+        require_choice(name, value, words, or_else=" or a number")
+    elif value is not None or None not in others:
+        require_number(name, value, or_else=f" or {' or '.join(map(repr, others))}")
+
+
 def require_number_in(name: str, value: Any, low: float, high: float) -> float:
     """Return ``value`` as a float in a closed range."""
     if not _is_real(value) or not low <= value <= high:

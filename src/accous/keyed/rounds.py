@@ -18,7 +18,7 @@ from accous.keyed.shared import KeyEvent, SharedModel
 from accous.model.round import SMALLEST_SHIFT, check_fit, is_check_due, refit_limit
 from accous.model.safeguards import FIRST_STRENGTH, Check, Fit, Veto, shrink
 from accous.model.watching import LOOK_DECAY, ROUND_DECAY, parts_of_coef
-from accous.text import require_choice, require_integer, require_number
+from accous.text import require_choice, require_integer, require_number_or
 from accous.threads import one_blas_thread
 
 # --- Rows of keys as they arrive, cut into rounds that many keys run together
@@ -158,8 +158,7 @@ class RoundPlanner:
     def __post_init__(self) -> None:
         require_integer("round_size", self.round_size, at_least=1)
         require_choice("late", self.late, LATE_POLICIES)
-        if self.round_time is not None:
-            require_number("round_time", self.round_time, or_else=" or None")
+        require_number_or("round_time", self.round_time, None)
         if self.lateness is not None and not (self.lateness >= 0.0 and math.isfinite(self.lateness)):
             raise ParameterError(f"lateness must be a number that is not negative, or None, got {self.lateness!r}.")
 

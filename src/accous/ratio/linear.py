@@ -23,7 +23,7 @@ from accous.ratio.features import (
     map_from_plain,
     map_to_plain,
 )
-from accous.text import require_choice, require_integer, require_number
+from accous.text import require_choice, require_integer, require_number, require_number_or
 from accous.threads import one_blas_thread
 from accous.validation import count_rows
 
@@ -247,18 +247,9 @@ class LinearRatio(RatioEstimator):
         require_choice("dtype", self.dtype, ("float64", "float32"))
         if self.max_reference is not None:
             require_integer("max_reference", self.max_reference, at_least=2, or_else=" or None")
-        if isinstance(self.radius, str):
-            require_choice("radius", self.radius, (PAPER_RADIUS,), or_else=", a number or None")
-        elif self.radius is not None:
-            require_number("radius", self.radius, or_else=f", {PAPER_RADIUS!r} or None")
-        if isinstance(self.feature_bound, str):
-            require_choice("feature_bound", self.feature_bound, (LARGEST_NORM,), or_else=", a number or None")
-        elif self.feature_bound is not None:
-            require_number("feature_bound", self.feature_bound, or_else=f", {LARGEST_NORM!r} or None")
-        if isinstance(self.step_size, str):
-            require_choice("step_size", self.step_size, ("auto", *_THEORY_STEPS), or_else=" or a number")
-        else:
-            require_number("step_size", self.step_size, or_else=", 'auto', 'theory' or 'lemma'")
+        require_number_or("radius", self.radius, PAPER_RADIUS, None)
+        require_number_or("feature_bound", self.feature_bound, LARGEST_NORM, None)
+        require_number_or("step_size", self.step_size, "auto", *_THEORY_STEPS)
         if LOSSES[self.loss].neutral_score != 0.0 and not self.fit_intercept:
             raise ParameterError(
                 f"loss={self.loss!r} needs fit_intercept=True: without an intercept no theta gives the ratio 1."

@@ -37,7 +37,7 @@ from accous.core.ratio_problems import (
 from accous.exceptions import DataError, ParameterError
 from accous.ratio.base import RatioEstimator
 from accous.ratio.features import RowMap, fit_features, fit_map, map_from_plain, map_to_plain
-from accous.text import require_choice, require_integer, require_number, require_number_in
+from accous.text import require_choice, require_integer, require_number, require_number_in, require_number_or
 from accous.threads import one_blas_thread
 
 # --- Ratio models with Gaussian kernels, estimated from each batch on its own: what uLSIF, RuLSIF, KLIEP and
@@ -136,10 +136,7 @@ class KernelRatio(RatioEstimator):
         self.n_rounds_ = plain["n_rounds"]
 
     def _check_parameters(self) -> None:
-        if isinstance(self.width, str):
-            require_choice("width", self.width, ("median", "cv"), or_else=" or a number")
-        else:
-            require_number("width", self.width, or_else=", 'median' or 'cv'")
+        require_number_or("width", self.width, "median", "cv")
         require_integer("max_centers", self.max_centers, at_least=1)
         require_number("max_ratio", self.max_ratio, above=1.0)
 
@@ -628,10 +625,8 @@ class KMM(KernelRatio):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if isinstance(self.ridge, str):
-            require_choice("ridge", self.ridge, ("auto",), or_else=" or a number")
-        elif isinstance(self.ridge, bool) or self.ridge != 0:
-            require_number("ridge", self.ridge, or_else=", 0 or 'auto'")
+        if isinstance(self.ridge, bool) or self.ridge != 0:
+            require_number_or("ridge", self.ridge, "auto")
         if isinstance(self.mass_tolerance, str):
             require_choice("mass_tolerance", self.mass_tolerance, ("literature",), or_else=" or a number from 0 to 1")
         else:
@@ -740,8 +735,7 @@ class LogisticRatio(RatioEstimator):
         require_number("ridge", self.ridge)
         require_integer("max_steps", self.max_steps, at_least=1)
         require_number("max_ratio", self.max_ratio, above=1.0)
-        if self.feature_bound is not None:
-            require_number("feature_bound", self.feature_bound, or_else=" or None")
+        require_number_or("feature_bound", self.feature_bound, None)
         self._start_with(fit_map(self.feature_map, X, self.random_state), X)
 
     def _start_with(self, row_map: RowMap, X: Any) -> None:
@@ -844,10 +838,7 @@ class LeastSquaresRatio(MixtureRatio):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if isinstance(self.ridge, str):
-            require_choice("ridge", self.ridge, ("cv",), or_else=" or a number")
-        else:
-            require_number("ridge", self.ridge, or_else=" or 'cv'")
+        require_number_or("ridge", self.ridge, "cv")
 
 
 class ULSIF(LeastSquaresRatio):
