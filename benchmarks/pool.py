@@ -205,10 +205,7 @@ def regimes(options: argparse.Namespace) -> Iterator[Case]:
         yield Case(f"{KINDS[kind]}, N_t = {batch_size}", settings, partial(exact_errors, make, (ORACLE,)))
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], Iterator[Case]]] = {
-    "headline": headline,
-    "regimes": regimes,
-}
+PARTS: dict[str, Callable[[argparse.Namespace], Iterator[Case]]] = {"headline": headline, "regimes": regimes}
 # Seeds of the headline were not used to choose any constant.
 SEEDS = {"headline": "40-44", "regimes": "40-42"}
 

@@ -10,9 +10,7 @@ _HOURS = "takes hours; tests/cli/test_bench.py runs small grids"
 _INSTALLS = "installs packages; `make wheel` installs the wheel in an empty environment"
 
 # Whole pages.
-PAGES_LEFT_OUT = {
-    DOCS / "service.md": "tests/service/test_service_guide.py runs all of it, with a server",
-}
+PAGES_LEFT_OUT = {DOCS / "service.md": "tests/service/test_service_guide.py runs all of it, with a server"}
 
 # Single commands, without their remarks.
 COMMANDS_LEFT_OUT = {

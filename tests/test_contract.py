@@ -206,10 +206,7 @@ def run_on_frames(estimator, make_frame):
 
 
 @each_estimator
-@pytest.mark.parametrize(
-    "dtype",
-    rest_slow([np.float32, np.int64, bool, np.int8, np.uint8]),
-)
+@pytest.mark.parametrize("dtype", rest_slow([np.float32, np.int64, bool, np.int8, np.uint8]))
 def test_other_number_types_are_read_as_double(estimator, dtype):
     reference, batch = (np.abs(rows(20, seed) * 3).astype(dtype) for seed in range(2))
     narrow = clone(estimator).fit(reference)

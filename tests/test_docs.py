@@ -88,8 +88,7 @@ def test_slow_commands_work_as_written(command, tmp_path, forks):
 
 @pytest.mark.usefixtures("_own_contenders")
 @pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, id=name_of(page), marks=[pytest.mark.slow] * (page.name in SLOW)) for page in SESSIONS],
+    "page", [pytest.param(page, id=name_of(page), marks=[pytest.mark.slow] * (page.name in SLOW)) for page in SESSIONS]
 )
 def test_page_works_as_written(page, tmp_path, forks):
     require_extra(page)
@@ -120,8 +119,7 @@ $ true
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [("", ""), ("1.26", "1.36"), ("accous: M", "river: M"), ("code 2", "code 1"), ("true", "echo a")],
+    ("old", "new"), [("", ""), ("1.26", "1.36"), ("accous: M", "river: M"), ("code 2", "code 1"), ("true", "echo a")]
 )
 def test_a_session_fails_where_the_page_is_wrong(old, new, tmp_path, forks):
     (tmp_path / "page.md").write_text(PAGE.replace(old, new))

@@ -61,10 +61,7 @@ def test_another_width_is_named_with_the_fitted_one(name, tmp_path):
     model = AdaptiveClassifier(random_state=0).fit(rows, y)
     narrow = FORMS[name](rows[:5, :4].copy(), tmp_path / "narrow.npy")
     for method in (model.adapt, model.predict, model.ratio_.partial_fit, model.ratio_.predict_ratio):
-        with pytest.raises(
-            DataError,
-            match=r"4 features, .* 6 features",
-        ):
+        with pytest.raises(DataError, match=r"4 features, .* 6 features"):
             method(narrow)
 
 

@@ -206,10 +206,7 @@ def test_the_regret_is_that_of_the_expected_loss() -> None:
     assert regret > 0
 
 
-@given(
-    st.lists(st.floats(1e-3, 1e3), min_size=3, max_size=3),
-    st.lists(st.floats(1e-3, 1e3), min_size=3, max_size=3),
-)
+@given(st.lists(st.floats(1e-3, 1e3), min_size=3, max_size=3), st.lists(st.floats(1e-3, 1e3), min_size=3, max_size=3))
 def test_no_ratio_has_a_smaller_expected_loss_than_the_true_one(ratio: list[float], truth: list[float]) -> None:
     assert expected_excess_loss(np.array(ratio), np.array(truth)) >= -1e-12
     assert expected_excess_loss(np.array(truth), np.array(truth)) == 0.0

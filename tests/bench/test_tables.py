@@ -12,15 +12,7 @@ from accous_bench.contenders import ENSEMBLE, ORACLE, OURS, PREDICT_FIRST
 from accous_bench.spec import find_spec, read_spec
 from accous_bench.statistics import Cell, make_panels
 from accous_bench.tables import read_inputs, report_tables, write_pages, write_report
-from tests.bench.rows import (
-    make_failure,
-    make_row,
-    natural_rows,
-    regret_rows,
-    switch_rows,
-    table_rows,
-    write_rows,
-)
+from tests.bench.rows import make_failure, make_row, natural_rows, regret_rows, switch_rows, table_rows, write_rows
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"

@@ -19,17 +19,7 @@ from rich.console import Console
 import accous
 from accous.cli import app, main
 from accous.cli.options import announcing_compilation
-from accous.cli.simulated import (
-    ACCOUS,
-    FIXED,
-    ONE_STEP,
-    ORACLE,
-    SINGLE,
-    Race,
-    draw_race,
-    make_stream,
-    run_race,
-)
+from accous.cli.simulated import ACCOUS, FIXED, ONE_STEP, ORACLE, SINGLE, Race, draw_race, make_stream, run_race
 from accous.core import compiled
 from accous.core.compiled import compile_all, kernel
 from tests.budgets import rest_slow

@@ -35,10 +35,7 @@ def write_parquet(path: str, rows: list, labels: np.ndarray, name: str = "embedd
 def _arrays(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    for name, rows, labels in (
-        ("reference", *make_rows(80, seed=0)),
-        ("stream", *make_rows(60, seed=1, shift=0.4)),
-    ):
+    for name, rows, labels in (("reference", *make_rows(80, seed=0)), ("stream", *make_rows(60, seed=1, shift=0.4))):
         np.save(f"{name}.npy", rows)
         np.save("labels.npy" if name == "reference" else "stream_labels.npy", labels)
         write_csv(f"{name}.csv", rows, labels)

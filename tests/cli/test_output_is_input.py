@@ -23,12 +23,7 @@ def _other_name(kind: str, of: str, name: str) -> str:
         ("stream.csv", "p.parquet.partial", ["adapt", "model", "stream.csv", "-o", "p.parquet"], "STREAM and --output"),
         ("stream.csv", "p.csv.predicting", ["predict", "model", "stream.csv", "-o", "p.csv"], "ROWS and --output"),
         ("stream.csv", "r.csv", ["predict", "model", "stream.csv", "-o", "p.csv", "--rejects", "r.csv"], "--rejects"),
-        (
-            "model/manifest.json",
-            "p.jsonl",
-            ["adapt", "model", "stream.csv", "-o", "p.jsonl"],
-            "--output p.jsonl",
-        ),
+        ("model/manifest.json", "p.jsonl", ["adapt", "model", "stream.csv", "-o", "p.jsonl"], "--output p.jsonl"),
         ("model/manifest.json", "r.html", ["report", "model", "-o", "r.html"], "model's folder"),
         (
             "stream.csv",

@@ -16,11 +16,7 @@ SMALLEST = 5e-324
 EXTREME_SIZES = np.array([0.0, SMALLEST, 1e-310, 1e-16, 37.0, 709.0, 746.0, 1e154, 1e308, LARGEST])
 EXTREME_SCORES = np.concatenate((EXTREME_SIZES, -EXTREME_SIZES))
 SCALAR_MAPS = ["reference_term", "batch_term", "reference_slope", "batch_slope"]
-ORACLE_VALUES = {
-    "logistic": oracles.logistic_loss,
-    "least_squares": oracles.least_squares_loss,
-    "kl": oracles.kl_loss,
-}
+ORACLE_VALUES = {"logistic": oracles.logistic_loss, "least_squares": oracles.least_squares_loss, "kl": oracles.kl_loss}
 
 every_loss = pytest.mark.parametrize("name", list(LOSSES))
 scores = st.floats(-50.0, 50.0)

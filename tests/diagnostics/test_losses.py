@@ -7,14 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import mean_absolute_error, mean_pinball_loss, mean_squared_error
 
-from accous.diagnostics.losses import (
-    ABSOLUTE,
-    SQUARED,
-    effective_sample_size,
-    pinball,
-    read_loss,
-    weight_distance,
-)
+from accous.diagnostics.losses import ABSOLUTE, SQUARED, effective_sample_size, pinball, read_loss, weight_distance
 from accous.exceptions import ParameterError
 
 # --- losses of predicted numbers --------------------------------------------------------------------------------

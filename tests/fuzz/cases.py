@@ -194,7 +194,7 @@ def _draw_options(scene: Scene, inputs: Inputs) -> list[str]:
 
 
 _BAD_LINES = [
-    *("1", "a,b", "x;y;z", '"', "{", "[]", "1,2,3,4,5,6,7", "one,2,a,2024-01-01,class 0", ",,,not a date,", "\x00"),
+    *("1", "a,b", "x;y;z", '"', "{", "[]", "1,2,3,4,5,6,7", "one,2,a,2024-01-01,class 0", ",,,not a date,", "\x00")
 ]
 
 

@@ -304,14 +304,7 @@ class Inputs:
 
 
 def draw_inputs(
-    random: Random,
-    folder: Path,
-    stem: str,
-    kind: str,
-    n_rows: int,
-    *,
-    n_classes: int | None,
-    is_embedding: bool,
+    random: Random, folder: Path, stem: str, kind: str, n_rows: int, *, n_classes: int | None, is_embedding: bool
 ) -> Inputs:
     """Draw a table and what goes wrong with it; its labels are numbers where ``n_classes`` is None."""
     n_changes, n_damages = random.choice([(0, 0), (1, 0), (1, 0), (2, 0), (4, 0), (0, 1), (0, 1), (0, 2), (1, 1)])

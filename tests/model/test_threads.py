@@ -215,12 +215,7 @@ def test_every_reader_sees_ratio_and_predictor_of_the_same_round():
 # --- every reading comes from one round, even if another thread adapts while it is computed -----------------
 
 
-READINGS = (
-    "status_",
-    "performance",
-    "drift_",
-    "history_",
-)
+READINGS = ("status_", "performance", "drift_", "history_")
 
 
 class Overtaken(AdaptiveClassifier):

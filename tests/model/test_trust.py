@@ -41,13 +41,7 @@ def model_of(n_rounds=40, n_classes=2, **parameters):
 
 
 def read_diagnostics(model):
-    return [
-        model.status_,
-        model.performance(),
-        model.performance("roc_auc"),
-        model.drift_,
-        model.predict_set(PROBE),
-    ]
+    return [model.status_, model.performance(), model.performance("roc_auc"), model.drift_, model.predict_set(PROBE)]
 
 
 # --- for every kind of model --------------------------------------------------------------------------------

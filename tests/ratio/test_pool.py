@@ -24,13 +24,7 @@ NORMAL = np.random.default_rng(0).normal(size=(200, 2))
 # --- regimes ----------------------------------------------------------------------------------------------------
 
 
-def assert_recognised(
-    means,
-    schedule,
-    memory=4,
-    within=A_FEW_ROUNDS,
-    **stream: float,
-):
+def assert_recognised(means, schedule, memory=4, within=A_FEW_ROUNDS, **stream: float):
     """Every regime has one slot, and on every return that slot has more than half of the pool within a few rounds."""
     recurring = RegimeStream(means, **stream)
     ratio = OnlineDensityRatio(memory=memory).fit(recurring.reference())

@@ -43,9 +43,7 @@ class Client:
         while time.monotonic() < end:
             try:
                 answer = http.post(
-                    f"{self.place.address}{path}",
-                    content=json.dumps(content),
-                    headers={**JSON, "idempotency-key": key},
+                    f"{self.place.address}{path}", content=json.dumps(content), headers={**JSON, "idempotency-key": key}
                 )
             except httpx.TransportError:
                 self.place.has_changed.wait(0.05)

@@ -9,15 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accous.exceptions import DataError, ParameterError
-from accous.streams import (
-    BernoulliShift,
-    ConstantShift,
-    LinearShift,
-    MixtureStream,
-    Shift,
-    SineShift,
-    SquareShift,
-)
+from accous.streams import BernoulliShift, ConstantShift, LinearShift, MixtureStream, Shift, SineShift, SquareShift
 from accous_bench.streams import OrderedStream
 
 # --- shifts ------------------------------------------------------------------------------------------------------
@@ -218,14 +210,7 @@ def test_images_and_text_labels_pass_through():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("shift", "Lin"),
-        ("n_rounds", 0),
-        ("batch_size", -1),
-        ("alpha_0", 1.5),
-        ("n_reference", 1),
-        ("random_state", -1),
-    ],
+    [("shift", "Lin"), ("n_rounds", 0), ("batch_size", -1), ("alpha_0", 1.5), ("n_reference", 1), ("random_state", -1)],
 )
 def test_bad_parameters_are_named(name, value):
     with pytest.raises(ParameterError, match=name):

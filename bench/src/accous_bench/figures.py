@@ -21,15 +21,7 @@ from accous_bench.aggregates import SHOWN_ROUNDS, Aggregates, CellKey, Curve, Ou
 from accous_bench.contenders import ENSEMBLE, LIMIT, ORACLE, OURS, UNWEIGHTED, in_order
 from accous_bench.paper import is_papers_length, paper_result
 from accous_bench.problems import NATURAL
-from accous_bench.statistics import (
-    Cell,
-    Panel,
-    RegretSeries,
-    make_panels,
-    regret_series,
-    split_regret,
-    theory_exponent,
-)
+from accous_bench.statistics import Cell, Panel, RegretSeries, make_panels, regret_series, split_regret, theory_exponent
 from accous_bench.tables import dataset_title, file_name
 
 __all__ = [

@@ -520,11 +520,7 @@ def unfinished(runs: Sequence[Run], file: Path) -> list[Run]:
 
 
 def run_grid(
-    runs: Sequence[Run],
-    file: Path,
-    *,
-    n_jobs: int = 1,
-    on_row: Callable[[dict[str, Any]], None] = lambda _: None,
+    runs: Sequence[Run], file: Path, *, n_jobs: int = 1, on_row: Callable[[dict[str, Any]], None] = lambda _: None
 ) -> None:
     """Execute runs and append their records to a file, in the order in which they finish.
 

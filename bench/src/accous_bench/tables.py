@@ -19,15 +19,7 @@ from typing import Any
 from accous.exceptions import DataError, ParameterError
 from accous.text import count
 from accous_bench.aggregates import Aggregates, aggregate_rows, merge, read_aggregates, write_aggregates
-from accous_bench.contenders import (
-    ENSEMBLE,
-    LIMIT,
-    ORACLE,
-    OURS,
-    PAPER_CONTENDERS,
-    PREDICT_FIRST,
-    UNWEIGHTED,
-)
+from accous_bench.contenders import ENSEMBLE, LIMIT, ORACLE, OURS, PAPER_CONTENDERS, PREDICT_FIRST, UNWEIGHTED
 from accous_bench.grid import read_rows
 from accous_bench.paper import PAPER_CELLS, is_papers_length, paper_result
 from accous_bench.problems import get_problem, problem_names

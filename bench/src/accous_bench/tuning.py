@@ -84,10 +84,7 @@ def fine_tune(
     losses: list[float] = []
     best: dict[str, Any] = {}
     total = tuning.max_epochs * n_steps
-    with (
-        _reproducible(seed, backbone.module),
-        ProgressBar("fine-tuning", total, verbose=verbose) as bar,
-    ):
+    with _reproducible(seed, backbone.module), ProgressBar("fine-tuning", total, verbose=verbose) as bar:
         head = _Head(backbone, rows, labels)
         optimizer = torch.optim.Adam(head.parameters(), lr=tuning.learning_rate)
         while len(losses) < tuning.max_epochs and not _is_stuck(losses, tuning.patience):

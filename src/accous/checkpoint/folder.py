@@ -402,10 +402,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
 
 def save_with(
-    model: Any,
-    path: str | os.PathLike[str],
-    attached: dict[str, Any] | None,
-    progress: dict[str, Any] | None,
+    model: Any, path: str | os.PathLike[str], attached: dict[str, Any] | None, progress: dict[str, Any] | None
 ) -> None:
     """Save a model and other data in one step; after a crash, the last complete save is still there.
 

@@ -54,8 +54,7 @@ class DemoOptions:
         int, between("--rounds", 1, _MOST_ROUNDS, help="Rounds of the stream.", rich_help_panel=_SIMULATED)
     ] = 3000
     batch_size: Annotated[
-        int,
-        between("--batch-size", 1, _MOST_ROWS, help="Unlabelled rows in each round.", rich_help_panel=_SIMULATED),
+        int, between("--batch-size", 1, _MOST_ROWS, help="Unlabelled rows in each round.", rich_help_panel=_SIMULATED)
     ] = 1
     shift: Annotated[
         str,
@@ -84,8 +83,7 @@ class DemoOptions:
         ),
     ] = False
     port: Annotated[
-        int,
-        between("--port", 0, 65_535, help="Port for --serve; 0 takes a free one.", rich_help_panel=_SIMULATED),
+        int, between("--port", 0, 65_535, help="Port for --serve; 0 takes a free one.", rich_help_panel=_SIMULATED)
     ] = 8321
     pace: Annotated[float, typer.Option(help="Rounds a second for --serve.", rich_help_panel=_SIMULATED)] = 25.0
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the table: no progress bar, no remarks.")] = (

@@ -103,7 +103,7 @@ def _remark_on_bad_rows(job: FitJob, remarks: Console) -> None:
     where = "" if rejects is None else f", in {rejects}"
     first = bad_rows[0]
     remarks.print(
-        f"{count(len(bad_rows), 'bad row')} set aside{where}; the first: {job.unit} {first.line}, {first.reason}.",
+        f"{count(len(bad_rows), 'bad row')} set aside{where}; the first: {job.unit} {first.line}, {first.reason}."
     )
 
 

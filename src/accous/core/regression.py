@@ -509,10 +509,7 @@ def principal_axes(rows: FloatArray) -> FloatArray:
 
 
 def solve(
-    problem: LogisticProblem,
-    weights: FloatArray,
-    start: FloatArray | None = None,
-    effort: Effort = FULL,
+    problem: LogisticProblem, weights: FloatArray, start: FloatArray | None = None, effort: Effort = FULL
 ) -> FloatArray:
     """Minimise the weighted objective.
 

@@ -14,15 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from accous.arrays import FloatArray, IntArray
-from accous.deep.rows import (
-    ArrayRows,
-    Rows,
-    open_cache,
-    read_rows,
-    require_values,
-    shape_and_columns,
-    table_of,
-)
+from accous.deep.rows import ArrayRows, Rows, open_cache, read_rows, require_values, shape_and_columns, table_of
 from accous.exceptions import DataError
 from accous.text import ProgressBar, import_extra, require_integer, require_number
 from accous.threads import one_blas_thread

@@ -148,11 +148,7 @@ def loss_difference(losses: FloatArray, other_losses: FloatArray, weights: Float
 
 
 def loss_interval(
-    losses: FloatArray,
-    weights: FloatArray,
-    learner_weights: FloatArray,
-    learner_shares: FloatArray,
-    n_coefs: int = 0,
+    losses: FloatArray, weights: FloatArray, learner_weights: FloatArray, learner_shares: FloatArray, n_coefs: int = 0
 ) -> tuple[float, float, float]:
     r"""Weighted risk with an interval of nominal coverage 90 %, for losses that are not negative.
 

@@ -334,11 +334,7 @@ def _of_one_class(kind: str, counts: FloatArray, number: int) -> tuple[float, Fl
     """Return a ratio of counts for one class, and its derivative by the table of counts."""
     hits, true, predicted = np.zeros_like(counts), np.zeros_like(counts), np.zeros_like(counts)
     hits[number, number] = true[number] = predicted[:, number] = 1.0
-    above, below = {
-        "precision": (hits, predicted),
-        "recall": (hits, true),
-        "f1": (2.0 * hits, true + predicted),
-    }[kind]
+    above, below = {"precision": (hits, predicted), "recall": (hits, true), "f1": (2.0 * hits, true + predicted)}[kind]
     n_below = float((below * counts).sum())
     if n_below <= _SMALLEST_MASS:
         return 0.0, np.zeros_like(counts)

@@ -101,12 +101,7 @@ class SharedModel:
             "settings": settings,
         }
         digest.update(json.dumps(plain, sort_keys=True, default=repr).encode())
-        arrays = [
-            self.reference.features,
-            np.asarray(self.rules.task.strata),
-            self.rules.base_weight,
-            self.fixed.coefs,
-        ]
+        arrays = [self.reference.features, np.asarray(self.rules.task.strata), self.rules.base_weight, self.fixed.coefs]
         if self.gradient_reference is not self.reference:
             arrays.append(self.gradient_reference.features)
         for array in arrays:

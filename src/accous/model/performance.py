@@ -114,14 +114,7 @@ class LabelledRows:
 
 
 def read_labelled(
-    rules: RoundRules,
-    predictor: Any,
-    rows: Any,
-    late: NDArray[Any],
-    *,
-    predicted: Any,
-    probability: Any,
-    n_rows: int,
+    rules: RoundRules, predictor: Any, rows: Any, late: NDArray[Any], *, predicted: Any, probability: Any, n_rows: int
 ) -> LabelledRows:
     """Return labels that came with what is predicted of their rows.
 

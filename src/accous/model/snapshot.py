@@ -46,14 +46,7 @@ from accous.model.watching import Read, parts_of_coef, rounds_frame
 from accous.text import LOGGER, count
 from accous.threads import CALLBACKS_NAME, one_blas_thread
 
-_ABOUT_LABELS = (
-    "recent",
-    "labels",
-    "_label_weights",
-    "_estimates",
-    "status",
-    "alarm",
-)
+_ABOUT_LABELS = ("recent", "labels", "_label_weights", "_estimates", "status", "alarm")
 _ROWS_FOR_FRAMES = 500
 _MANY_OUTSIDE, _SHORT_HISTORY, _MOST_MOVED = 0.2, 200, 20
 

@@ -201,15 +201,7 @@ class RoundLog(NamedTuple):
     is_moved: bool = False
 
     def after(
-        self,
-        read: Read | None,
-        n_effective: float,
-        n_rows: int,
-        *,
-        share: float,
-        refit: bool,
-        drift: bool,
-        held: bool,
+        self, read: Read | None, n_effective: float, n_rows: int, *, share: float, refit: bool, drift: bool, held: bool
     ) -> RoundLog:
         """Return the log after one more round.
 
@@ -393,12 +385,7 @@ def watch_round(
 
 
 def _look_at_scores(
-    watch: Watch,
-    this_round: int,
-    ratio: Any,
-    exponent: float,
-    columns: ReferenceColumns,
-    names: list[str],
+    watch: Watch, this_round: int, ratio: Any, exponent: float, columns: ReferenceColumns, names: list[str]
 ) -> Watch:
     """Examine a ratio that is a function of scores: its theta shows what moved, and by how much."""
     assert watch.log is not None

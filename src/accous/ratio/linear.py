@@ -15,14 +15,7 @@ from accous.core.ensemble import DIAGONAL, FULL, LOW_RANK, prepare_reference
 from accous.core.losses import LOSSES, Loss
 from accous.exceptions import ParameterError
 from accous.ratio.base import RatioEstimator, default_metric, default_radius, default_step_size
-from accous.ratio.features import (
-    LARGEST_NORM,
-    RowMap,
-    fit_features,
-    fit_map,
-    map_from_plain,
-    map_to_plain,
-)
+from accous.ratio.features import LARGEST_NORM, RowMap, fit_features, fit_map, map_from_plain, map_to_plain
 from accous.text import require_choice, require_integer, require_number, require_number_or
 from accous.threads import one_blas_thread
 from accous.validation import count_rows

@@ -43,15 +43,7 @@ from accous.service.bodies import (
     respond_json,
 )
 from accous.service.live import Metrics
-from accous.service.log import (
-    BatchLog,
-    Idempotency,
-    LogError,
-    Record,
-    StoredResponse,
-    load_idempotency,
-    open_log,
-)
+from accous.service.log import BatchLog, Idempotency, LogError, Record, StoredResponse, load_idempotency, open_log
 from accous.table.labels import learn_from_store, only_measure
 from accous.table.model import TableModel, load_table_model, open_store, save_table_model
 from accous.table.rows import stored_scores

@@ -17,13 +17,7 @@ from numpy.typing import NDArray
 from accous.exceptions import DataError
 from accous.model.predictors import LinearPredictor
 from accous.table.kinds import ClassForm, check_known_labels, form_of, require_no_feature
-from accous.table.model import (
-    RoundResult,
-    TableModel,
-    load_table_model,
-    open_store,
-    save_table_model,
-)
+from accous.table.model import RoundResult, TableModel, load_table_model, open_store, save_table_model
 from accous.table.options import AdaptOptions, PredictOptions
 from accous.table.readers import (
     STDIN,
@@ -582,10 +576,7 @@ class AdaptJob(_PredictingJob):
         return JobSpec(absolute(self.options.stream), absolute(self.options.output), rejects, options)
 
     def follow(
-        self,
-        *,
-        should_stop: Callable[[], bool] = lambda: False,
-        on_round: Callable[[Job], None] = lambda _: None,
+        self, *, should_stop: Callable[[], bool] = lambda: False, on_round: Callable[[Job], None] = lambda _: None
     ) -> bool:
         """Follow the stream to its end; return whether that was reached.
 

@@ -13,10 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.diagnostics.coverage import (
-    follows_rows,
-    is_number_per_row,
-)
+from accous.diagnostics.coverage import follows_rows, is_number_per_row
 from accous.exceptions import DataError
 from accous.model.order import Order, OrderKind
 from accous.model.tasks import Task

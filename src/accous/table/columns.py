@@ -447,12 +447,7 @@ def _plan_category(name: str, texts: pl.Series, *, is_sure: bool = True) -> Cate
         return LeftOutColumn(name, _describe_rare(texts, len(ordered), ""))
     rare = sorted({level for level, _ in ordered} - set(frequent)) if n_rare <= _MOST_RARE else []
     return CategoryColumn(
-        name=name,
-        levels=frequent,
-        has_other=n_rare > 0,
-        has_missing=texts.null_count() > 0,
-        rare=rare,
-        n_rare=n_rare,
+        name=name, levels=frequent, has_other=n_rare > 0, has_missing=texts.null_count() > 0, rare=rare, n_rare=n_rare
     )
 
 

@@ -17,14 +17,7 @@ from accous.diagnostics.losses import ABSOLUTE, ERROR, LossScale
 from accous.exceptions import DataError, ParameterError
 from accous.model.predictors import LinearPredictor
 from accous.model.tasks import LARGEST_TARGET, ClassTask, NumberTask, Task
-from accous.table.readers import (
-    LabelledTable,
-    Position,
-    TableReader,
-    no_such_column,
-    require_usable,
-    to_texts,
-)
+from accous.table.readers import LabelledTable, Position, TableReader, no_such_column, require_usable, to_texts
 from accous.text import listed
 from accous.threads import one_openmp_thread_if_few
 

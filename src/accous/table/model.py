@@ -40,24 +40,9 @@ from accous.table.columns import (
     plan_to_json,
 )
 from accous.table.history import History
-from accous.table.kinds import (
-    LINE,
-    REGRESSION,
-    LabelForm,
-    check_labels,
-    form_of,
-    key_texts,
-    place_texts,
-)
+from accous.table.kinds import LINE, REGRESSION, LabelForm, check_labels, form_of, key_texts, place_texts
 from accous.table.readers import is_usable, spread_vectors
-from accous.table.rows import (
-    features_from_json,
-    features_to_json,
-    frame_from_json,
-    like,
-    predictions_frame,
-    to_polars,
-)
+from accous.table.rows import features_from_json, features_to_json, frame_from_json, like, predictions_frame, to_polars
 from accous.table.runs import Job, LogPosition
 from accous.table.snapshot import TableSnapshot, TableWatch, watch_from_plain
 from accous.table.store import Store, StorePosition, first_id, rows_before, unpack_scores

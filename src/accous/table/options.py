@@ -492,8 +492,7 @@ class ServeOptions:
     ] = False
     estimator: NamedEstimator = None
     save_batches: Annotated[
-        int,
-        between("--save-batches", 1, 10_000_000, help="Batches between two saves.", rich_help_panel=_SAVING),
+        int, between("--save-batches", 1, 10_000_000, help="Batches between two saves.", rich_help_panel=_SAVING)
     ] = 5_000
     save_seconds: Annotated[
         float | None,

@@ -1122,10 +1122,7 @@ class NumberedTable(TableReader):
 
 
 def _piece(
-    frame: pl.DataFrame,
-    first: int,
-    faults: dict[int, BadValue],
-    row_bytes: Callable[[int], bytes] = lambda _: b"",
+    frame: pl.DataFrame, first: int, faults: dict[int, BadValue], row_bytes: Callable[[int], bytes] = lambda _: b""
 ) -> Chunk:
     """Return the good rows of a frame that begins after so many rows, and what is wrong with the others."""
     ends = np.arange(first + 1, first + frame.height + 1)
@@ -1376,8 +1373,7 @@ def _open_text(asked: AskedFormat, make: Callable[[TextSource], TableReader]) ->
 
 FORMATS: dict[str, Format] = {
     "csv": Format(
-        (".csv", ".txt"),
-        lambda asked: _open_text(asked, lambda source: DelimitedTable(source, asked.separator)),
+        (".csv", ".txt"), lambda asked: _open_text(asked, lambda source: DelimitedTable(source, asked.separator))
     ),
     "tsv": Format((".tsv", ".tab"), lambda asked: _open_text(asked, lambda source: DelimitedTable(source, "\t"))),
     "jsonl": Format((".jsonl", ".ndjson", ".json"), lambda asked: _open_text(asked, JsonLinesTable)),
