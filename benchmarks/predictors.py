@@ -25,6 +25,7 @@ import polars as pl
 
 from accous import AdaptiveClassifier, AdaptiveRegressor
 from accous.model.heldout import Combination, answers_of
+from accous.model.order import OrderKind
 from accous.model.predictors import sharing_fits
 from accous.ratio.online import NoShift
 from accous.table.columns import ColumnEncoder
@@ -129,7 +130,7 @@ def run_adapted(case: Case) -> Row:
     with TemporaryDirectory() as folder, sharing_fits():
         for word in WORDS:
             job, X = case.job(folder, is_told=word == "told")
-            if word == "found" and job.is_ordered:  # the same models
+            if word == "found" and job.reference.order.kind is OrderKind.FOUND:  # the same models
                 return found | {each.replace("told", word): value for each, value in found.items()}
             start = time.process_time()
             model = job.fit_and_save().model

@@ -208,7 +208,7 @@ def test_the_metric_is_that_of_the_model_and_costs_follow_the_classes(capsys):
     assert found["low"] < found["value"] < found["high"]
 
 
-@pytest.mark.parametrize(("n_rare", "is_told"), [(30, True), (90, False)])
+@pytest.mark.parametrize(("n_rare", "is_told"), [(9, False), (30, True), (90, False)])
 def test_a_rare_class_gets_another_metric_suggested(n_rare, is_told, capsys):
     number = pl.int_range(pl.len())
     label = pl.when(number % 300 < n_rare).then(pl.lit("rare")).otherwise(pl.lit("usual"))

@@ -198,11 +198,14 @@ def test_where_an_order_was_nearly_found_the_adapted_model_has_to_be_clearly_bet
     for seed in range(60):
         X, y = exchangeable([43, seed], n_rows=150)
         found = look_for_order(X, y, has_classes=True)
-        assert found.is_doubtful is (0.01 < found.p_value <= 0.05)
-        if found.kind is OrderKind.NOT_FOUND and found.is_doubtful not in guards:
-            guards[found.is_doubtful] = AdaptiveClassifier().fit(X, y).rules_.guard
+        assert found.may_matter is (found.p_value <= 0.05)
+        if found.kind is OrderKind.NOT_FOUND and found.may_matter not in guards:
+            guards[found.may_matter] = AdaptiveClassifier().fit(X, y).rules_.guard
             assert AdaptiveClassifier().fit(X, y, order=False).rules_.guard is LENIENT
     assert guards == {True: STRICT, False: LENIENT}
+    few = X[:99], y[:99]  # too few to replay
+    assert AdaptiveClassifier().fit(*few, order=True).rules_.guard is STRICT
+    assert AdaptiveClassifier().fit(*few).rules_.guard is LENIENT
 
 
 def test_a_model_of_frames_takes_their_dates():

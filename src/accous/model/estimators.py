@@ -930,8 +930,8 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
 
     def _make_rules(self, ratio: RatioEstimator) -> RoundRules:
         evidence = None if self.backtest_ is None else self.backtest_.evidence
-        is_doubtful, has_trees = self.order_.is_doubtful, self.erm_.keeps_first_fit
-        guard = choose_guard(evidence, self.adaptation, is_doubtful=is_doubtful, has_trees=has_trees)
+        may_matter, has_trees = self.order_.may_matter, self.erm_.keeps_first_fit
+        guard = choose_guard(evidence, self.adaptation, may_matter=may_matter, has_trees=has_trees)
         return RoundRules(
             erm=self.erm_,
             fixed=self.fixed_,

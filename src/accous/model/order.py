@@ -74,9 +74,9 @@ class Order:
         return self.kind in IN_TIME
 
     @property
-    def is_doubtful(self) -> bool:
-        """Whether the rows count as drawn at random although something points to an order."""
-        return self.kind is OrderKind.NOT_FOUND and self.p_value is not None and self.p_value <= _DOUBT
+    def may_matter(self) -> bool:
+        """Whether the rows have an order in time, or the test nearly found one."""
+        return self.is_in_time or (self.kind is OrderKind.NOT_FOUND and (self.p_value or 0.0) <= _DOUBT)
 
     @property
     def by(self) -> str | None:

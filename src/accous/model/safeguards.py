@@ -89,7 +89,7 @@ NEVER = Guard("off", "The fixed model predicts, because adaptation is off.")
 
 
 def choose_guard(
-    evidence: Evidence | None, adaptation: str, *, is_doubtful: bool = False, has_trees: bool = False
+    evidence: Evidence | None, adaptation: str, *, may_matter: bool = False, has_trees: bool = False
 ) -> Guard:
     """Choose the guard.
 
@@ -104,15 +104,15 @@ def choose_guard(
     evidence : Evidence, optional
         None without a backtest.
     adaptation : {"auto", "always", "never"}
-    is_doubtful : bool
-        Whether rows that count as drawn at random may have an order all the same.
+    may_matter : bool
+        Whether the rows have an order in time, or nearly showed one, without evidence.
     has_trees : bool
         Whether boosted trees take part in the prediction.
     """
     if adaptation != "auto":
         return FREE if adaptation == "always" else NEVER
     if evidence is None:
-        return STRICT if is_doubtful else EVEN if has_trees else LENIENT
+        return STRICT if may_matter else EVEN if has_trees else LENIENT
     if evidence.unexplained >= LARGEST_UNEXPLAINED:
         return DOUBTED if evidence.gain < 0.0 else OFF
     if evidence.drift < QUIET_DRIFT:

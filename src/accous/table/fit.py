@@ -18,6 +18,7 @@ from sklearn.dummy import DummyClassifier
 
 from accous.arrays import FloatArray, IntArray
 from accous.checkpoint.files import exclusive_lock
+from accous.diagnostics.coverage import FEWEST_ROWS_PER_CLASS
 from accous.diagnostics.evidence import Look, measure_evidence
 from accous.diagnostics.metrics import read_metric
 from accous.exceptions import CheckpointError, DataError, ParameterError
@@ -428,8 +429,10 @@ class FitJob:
         """Suggest another metric where a class is so rare that the error says little of it."""
         if self.options.metric is not None or not self.reference.task.has_classes:
             return []
-        counts = Counter(self.reference.y.tolist())
-        rarest = min(counts, key=lambda each: (counts[each], str(each)))
+        counts = {each: n for each, n in Counter(self.reference.y.tolist()).items() if n >= FEWEST_ROWS_PER_CLASS}
+        rarest = min(counts, key=lambda each: (counts[each], str(each)), default=None)
+        if rarest is None:
+            return []
         share = counts[rarest] / len(self.reference.y)
         if share >= _RARE_CLASS / max(1.0, 0.5 * len(counts)):
             return []
