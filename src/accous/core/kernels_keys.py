@@ -200,6 +200,49 @@ def _sum_of_squares(values: FloatArray, others: FloatArray, share: float) -> flo
 
 _SINGLES = types.Array(float32, 1, "C", readonly=True)
 _SHARES = types.Array(uint16, 1, "C", readonly=True)
+_LIMITS_OF_SINGLES = types.Array(float32, 2, "C", readonly=True)
+_RANGES = types.Array(int64, 2, "C", readonly=True)
+
+
+@kernel(types.boolean, IN1, _SINGLES, IN2, _LIMITS_OF_SINGLES, _RANGES, float64)
+def are_within(
+    doubles: FloatArray,
+    singles: SingleArray,
+    of_doubles: FloatArray,
+    of_singles: SingleArray,
+    ranges: IntArray,
+    rounding: float,
+) -> bool:
+    """Whether the numbers of a state are within their limits.
+
+    Parameters
+    ----------
+    doubles, singles : arrays of shape (n_doubles,) and (n_singles,)
+    of_doubles : array of shape (4, n_doubles)
+        Lowest and highest values, and 1 for numbers that may be NaN, and for those that are whole.
+    of_singles : array of shape (2, n_singles)
+        Lowest and highest values.
+    ranges : array of shape (n_ranges, 2)
+        Where singles begin and end whose sum is 1.
+    rounding : float
+        How far sums may be off.
+    """
+    for i in range(doubles.shape[0]):
+        value = doubles[i]
+        if not of_doubles[0, i] <= value <= of_doubles[1, i] and not (of_doubles[2, i] > 0.0 and math.isnan(value)):
+            return False
+        if of_doubles[3, i] > 0.0 and value != math.floor(value):
+            return False
+    for i in range(singles.shape[0]):
+        if not of_singles[0, i] <= singles[i] <= of_singles[1, i]:
+            return False
+    for k in range(ranges.shape[0]):
+        total = 0.0
+        for i in range(ranges[k, 0], ranges[k, 1]):
+            total += singles[i]
+        if not abs(total - 1.0) <= rounding:
+            return False
+    return True
 
 
 @kernel(

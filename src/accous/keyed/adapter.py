@@ -344,7 +344,8 @@ class KeyRunner:
         if shared.ratio.bounds is not None:
             features, _ = shared.ratio.features_.transform_each(shared.ratio.bounds.clipped(X))
         n_rows, likelihoods = starts[1:] - starts[:-1], stack.numbers[Number.LOG_LIKELIHOOD].copy()
-        step_sizes = np.array([shared.ratio.step_size_for(n) for n in n_rows.tolist()])
+        sizes = {n: shared.ratio.step_size_for(n) for n in set(n_rows.tolist())}
+        step_sizes = np.array([sizes[n] for n in n_rows.tolist()])
         shared.rounds.run(stack.arrays, active, features, starts, step_sizes)
         if not np.isfinite(stack.coef).all():
             # Its limits hold for every number of a state, and its matrices may still be no squares of anything.

@@ -512,18 +512,20 @@ def _is_refit_due(shared: SharedModel, stack: KeyStack, key: int, effective_shar
 def _fit_and_check(shared: SharedModel, stack: KeyStack, key: int, weights: FloatArray, *, is_due: bool) -> None:
     rules, numbers = shared.rules, stack.numbers[:, key].tolist()
     this_round, strength = int(numbers[Number.N_ROUNDS]), numbers[Number.STRENGTH]
-    latest = shared.predictor(stack.predictors[key])
-    estimator = latest if stack.is_moved[key] else shared.fixed
-    fit = Fit(estimator, weights, int(numbers[Number.N_REFITS]), int(numbers[Number.LAST_REFIT]))
+    n_refits, last_refit = int(numbers[Number.N_REFITS]), int(numbers[Number.LAST_REFIT])
+    check, is_check = _check_of(stack, key, numbers), False
+    if rules.has_safeguards:
+        moved = 0.0 if check.weights is None else total_variation(weights[shared.sample], check.weights)
+        is_check = is_check_due(check, rules.erm, this_round, n_refits + is_due, moved)
+    if not (is_due or is_check):
+        return
+    estimator = shared.predictor(stack.predictors[key]) if stack.is_moved[key] else shared.fixed
+    # The weights of the last fit are not kept. Those of now are as near as the refit rule allows.
+    shrunk = shrink(weights, rules.base_weight, strength) if rules.has_safeguards else weights
+    fit = Fit(estimator, shrunk, n_refits, last_refit)
     if is_due:
-        shrunk = shrink(weights, rules.base_weight, strength) if rules.has_safeguards else weights
-        fit = Fit(rules.erm.fit(shrunk, estimator), shrunk, fit.n_refits + 1, this_round)
-    check = _check_of(stack, key, numbers)
-    moved = 0.0 if check.weights is None else total_variation(weights[shared.sample], check.weights)
-    if rules.has_safeguards and is_check_due(check, rules.erm, this_round, fit.n_refits, moved):
-        if not is_due:
-            # The weights of the last fit are not kept. Those of now are as near as the refit rule allows.
-            fit = fit._replace(weights=shrink(weights, rules.base_weight, strength))
+        fit = Fit(rules.erm.fit(shrunk, estimator), shrunk, n_refits + 1, this_round)
+    if is_check:
         with one_blas_thread():
             fit, check = check_fit(rules, fit, strength, weights, this_round)
         _write_check(shared, stack, key, check)

@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from accous.arrays import FloatArray, IntArray
 from accous.core.ensemble import EnsembleSettings
-from accous.core.kernels_keys import read_state
+from accous.core.kernels_keys import are_within, read_state
 from accous.core.many_keys import MOST_VISITS, N_NUMBERS, KeyShape, KeyStack, Number
-from accous.core.pool import LONGEST_LOOK
+from accous.core.pool import LONGEST_LOOK, N_SHAPES
 from accous.core.round import count_learners
 from accous.diagnostics.drift import MOST_LOOKS
 from accous.exceptions import CheckpointError
@@ -93,12 +93,11 @@ _POSITIVE = ("counts", "cautious_counts", "means", "look_proportions", "column_p
 
 
 class _Between(NamedTuple):
-    """Lowest and highest values of the numbers of a state, and which of them are shares of 1."""
+    """What `are_within` checks the numbers of a state against."""
 
     doubles: FloatArray
     singles: NDArray[np.float32]
     shares: IntArray
-    first_shares: IntArray
 
 
 class _Limits:
@@ -123,15 +122,7 @@ class _Limits:
             if len(self._known) >= _MOST_KNOWN_LIMITS:
                 self._known.clear()
             limits = self._known[places] = self._between(*places)
-        is_within = (doubles >= limits.doubles[0]) & (doubles <= limits.doubles[1])
-        is_within[_MAY_BE_NAN] |= np.isnan(doubles[_MAY_BE_NAN])
-        counts = doubles[_COUNTS]
-        if not is_within.all() or (counts != np.floor(counts)).any():
-            return False
-        if not ((singles >= limits.singles[0]) & (singles <= limits.singles[1])).all():
-            return False
-        sums = np.add.reduceat(singles[limits.shares], limits.first_shares)
-        return bool((np.abs(sums - 1.0) <= _ROUNDING).all())
+        return bool(are_within(doubles, singles, *limits, _ROUNDING))
 
     def _between(self, n_learners: int, n_slots: int, n_sizes: int, is_moved: int) -> _Between:
         shape, radius, a_share = self._shape, self._radius, (0.0, 1.0 + _ROUNDING)
@@ -146,7 +137,7 @@ class _Limits:
         for name, (start, of_part) in shape.layout.parts.items():
             length = math.prod(of_part)
             if name in _SHARES:
-                shares += [range(each, each + of_part[-1]) for each in range(start, start + length, of_part[-1])]
+                shares += [(each, each + of_part[-1]) for each in range(start, start + length, of_part[-1])]
             sums = -LONGEST_LOOK * radius, LONGEST_LOOK * radius
             limits = a_share if name in _SHARES else (0.0, _LARGEST_SINGLE) if name in _POSITIVE else sums
             singles.append((*limits, length))
@@ -154,16 +145,17 @@ class _Limits:
         singles.append((-_LARGEST_SINGLE, _LARGEST_SINGLE, n_learners * shape.n_triangle))
         at = shape.layout.length + n_learners * (shape.n_coefs + shape.n_triangle)
         for slot in range(at, at + n_slots * shape.slot_width, shape.slot_width):
-            shares.append(range(slot + shape.n_coefs, slot + shape.slot_width - 2))
+            shares.append((slot + shape.n_coefs, slot + shape.slot_width - 2))
             # A slot that is kept is in use: at least one look was merged into it.
             merged, use = (1.0, _LARGEST_SINGLE, 1), (0.0, _LARGEST_SINGLE, 1)
-            singles += [(*theta, shape.n_coefs), (*a_share, len(shares[-1])), merged, use]
+            singles += [(*theta, shape.n_coefs), (*a_share, N_SHAPES), merged, use]
         singles.append((*a_share, n_sizes))
+        of_numbers, of_others = self._of_numbers(), _repeat(doubles)
+        others = np.concatenate((of_others, np.zeros_like(of_others)))
         return _Between(
-            np.concatenate((self._of_numbers(), _repeat(doubles)), axis=1),
-            _repeat(singles).astype(np.float32),
-            np.concatenate(shares),
-            np.cumsum([0, *(len(each) for each in shares[:-1])]),
+            np.concatenate((of_numbers, others), axis=1),
+            np.ascontiguousarray(_repeat(singles), dtype=np.float32),
+            np.array(shares),
         )
 
     def _of_numbers(self) -> FloatArray:
@@ -173,7 +165,9 @@ class _Limits:
         high[Number.EVENT_COLUMNS :] = self._shape.n_features
         high[Number.IS_HELD], high[Number.LOOK_ROUNDS] = 1.0, LONGEST_LOOK - 1
         low[Number.SHARE], high[Number.SHARE] = -_ROUNDING, 1.0 + _ROUNDING
-        return np.stack((low, high))
+        may_be_nan, is_count = np.zeros((2, N_NUMBERS))
+        may_be_nan[_MAY_BE_NAN] = is_count[_COUNTS] = 1.0
+        return np.stack((low, high, may_be_nan, is_count))
 
 
 def _repeat(limits: list[tuple[float, float, int]]) -> FloatArray:
