@@ -84,6 +84,14 @@ def _exp(x: float) -> float:
     return np.int64(bits).view(np.float64)
 
 
+@kernel(types.void, IN1, OUT2)
+def share_classes(scores: FloatArray, probabilities: FloatArray) -> None:
+    """Write the probabilities of the first and the second class of each row, given the score of the second."""
+    for i in range(scores.shape[0]):
+        probabilities[i, 0] = 1.0 / (1.0 + _exp(scores[i]))
+        probabilities[i, 1] = 1.0 / (1.0 + _exp(-scores[i]))
+
+
 # --- products of a block with one or two vectors ----------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
-from scipy.special import expit, softmax
+from scipy.special import softmax
 from sklearn import config_context
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import _safe_indexing
@@ -25,6 +25,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from accous.arrays import FloatArray, IntArray
 from accous.core.kernels_fits import BINOMIAL, MULTINOMIAL, SQUARED, add_leaves, revalue_leaves
+from accous.core.kernels_rows import share_classes
 from accous.core.regression import (
     FULL,
     ONE_FOLD,
@@ -790,13 +791,12 @@ def deviations_of_columns(X: FloatArray, weights: FloatArray) -> FloatArray:
     return np.where(is_constant | (scales < 1.0 / _LARGEST_SCALE), 1.0, scales)
 
 
-_SIGNS = np.array([-1.0, 1.0])
-
-
 def _to_probabilities(scores: FloatArray) -> FloatArray:
     """Return the probabilities of all classes from one score per row, or from one score per row and class."""
     if scores.shape[1] == 1:
-        return np.asarray(expit(scores * _SIGNS))
+        probabilities = np.empty((len(scores), 2))
+        share_classes(np.ascontiguousarray(scores[:, 0]), probabilities)
+        return probabilities
     return np.asarray(softmax(scores, axis=1))
 
 
