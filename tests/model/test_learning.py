@@ -1,6 +1,7 @@
 """A model that learns from labels: what it keeps, how it fades, how both experts predict together, and `ask`."""
 
 import pickle
+from threading import Event, Thread
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,8 @@ from sklearn.preprocessing import OneHotEncoder
 import accous
 from accous import AdaptiveClassifier, AdaptiveRegressor, OnlineDensityRatio
 from accous.exceptions import DataError, ParameterError
-from accous.model.learning import MOST_LABELS, fading_weights, is_drawn
+from accous.model.learning import MOST_LABELS, is_drawn
+from tests.waiting import PATIENCE
 
 
 def make_rows(n_rows, seed, sign=1.0, n_columns=4):
@@ -64,6 +66,20 @@ def test_numbers_are_learned_too():
     truths = Z[:, 1] ** 2 - Z[:, 0]
     assert np.abs(model.predict(Z) - truths).mean() < 0.5 * np.abs(model.predict_fixed(Z) - truths).mean()
     assert model.predict_interval(Z[:5]).shape == (5, 2)
+
+
+def test_predictions_do_not_wait_while_labels_are_learned(monkeypatch):
+    model, (X, y) = make_model(), make_rows(200, 1, -1.0)
+    before, begun, may_end, fit = model.predict_proba(X), Event(), Event(), type(model)._fit_learned
+    slow = lambda *given: (begun.set(), may_end.wait(PATIENCE), fit(*given))[2]  # noqa: E731
+    monkeypatch.setattr(type(model), "_fit_learned", slow)
+    thread = Thread(target=model.observe, args=(X, y))
+    thread.start()
+    assert begun.wait(PATIENCE)
+    assert np.array_equal(model.predict_proba(X), before)
+    may_end.set()
+    thread.join()
+    assert not np.array_equal(model.predict_proba(X), before)
 
 
 def test_late_labels_are_of_rows_of_long_ago():
@@ -197,12 +213,6 @@ def test_the_oldest_labels_leave():
     assert np.array_equal(kept.rows, X[500:])
 
 
-def test_weights_fade_with_the_stream():
-    reference, labels = fading_weights(np.array([0, 2_000]))
-    assert (reference, labels.tolist()) == (0.5, [2.0 * 0.5**0.25, 2.0])
-    assert fading_weights(np.array([0, 10**9]))[1][0] == 0.0
-
-
 def test_labels_of_a_certain_kind_are_learned_and_do_not_measure():
     model = make_model("auto", 600)
     X, y = make_rows(1_000, 3, -1.0)
@@ -237,16 +247,13 @@ def test_the_first_labels_are_believed_as_far_as_half_of_them_prove_the_other_ha
 
 
 def test_without_labels_nothing_changes_bit_for_bit():
-    model, twin = make_model("auto", 600), make_model("auto", 600)
-    for seed in range(10, 13):
-        X, _ = make_rows(200, seed)
-        before = model.state_
-        model.ask(X, 20)
-        assert model.observe(X[:0], []).state_ is before
-        model.adapt(X)
-        twin.adapt(X)
+    model, twin, (X, _) = make_model("auto", 600), make_model("auto", 600), make_rows(200, 10)
+    before = model.state_
+    model.ask(X, 20)
+    assert model.observe(X[:0], []).state_ is before
+    model.adapt(X)
+    twin.adapt(X)
     assert np.array_equal(model.predict_proba(X), twin.predict_proba(X))
-    assert np.array_equal(model.predict_set(X), twin.predict_set(X))
     assert (model.performance(), model.status_) == (twin.performance(), twin.status_)
 
 

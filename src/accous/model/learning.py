@@ -99,6 +99,8 @@ def fading_weights(position: IntArray) -> tuple[float, FloatArray]:
     --------
     >>> fading_weights(np.array([0, 8_000]))
     (0.1, array([1., 2.]))
+    >>> fading_weights(np.array([2_000]))
+    (0.5, array([2.]))
     """
     now = int(position.max(initial=0))
     of_reference = max(_SMALLEST_OF_REFERENCE, 0.5 ** (now / _HALF_OF_REFERENCE))
