@@ -186,6 +186,17 @@ def test_dates_beyond_the_calendar_are_refused(mixed, day):
         assert 400 <= refused.value.status < 500
 
 
+@pytest.mark.parametrize(
+    "kind", [pl.Datetime("ns"), pl.Datetime("us", "UTC"), pl.Duration("ns"), pl.Time, pl.Date], ids=str
+)
+def test_dates_and_times_of_any_unit_are_read(mixed, kind):
+    """A frame of pandas has nanoseconds."""
+    rows = pl.DataFrame(mixed.rows[:2], infer_schema_length=None).with_columns(when=pl.Series([0, None]).cast(kind))
+    reader = BatchReader(load_table_model(mixed.folder), Limits())
+    content = arrow(**rows.to_dict())
+    assert len(reader.read(content, ARROW["content-type"], {}).X) == 2
+
+
 def test_a_panic_neither_ends_the_learner_nor_comes_back(forks, mixed, tmp_path):
     """A date beyond Python's range as the key of a row: the next request is learned, also after a crash."""
     rows = pl.DataFrame(mixed.rows[:1], infer_schema_length=None)

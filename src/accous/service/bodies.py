@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args
 import msgspec
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 from numpy.typing import NDArray
 from starlette.responses import Response
 
@@ -271,6 +272,7 @@ Include = Literal["ids", "probabilities", "ratio", "sets"]
 ARROW = "application/vnd.apache.arrow.stream"
 CONTENT_TYPES = (JSON, "text/csv", ARROW)
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, from 1970-01-01
+_UNITS_OF_DAY = {None: 1, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _ALL_LABELS = 100_000
 # What msgspec says.
 _WRONG_WORD, _WRONG_FIELD = (
@@ -432,19 +434,14 @@ def require_csv(body: bytes, limits: Limits) -> None:
 
 def _require_dates(frame: pl.DataFrame) -> None:
     """Refuse dates and times that neither Python nor polars can show."""
-    for column in frame.iter_columns():
-        kind = column.dtype
-        if isinstance(kind, (pl.Datetime, pl.Duration)):
-            unit = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[kind.time_unit or "us"] * 86_400
-            low, high = _FIRST_DAY * unit, (_LAST_DAY + 1) * unit - 1
-        elif isinstance(kind, pl.Date):
-            low, high = _FIRST_DAY, _LAST_DAY
-        elif isinstance(kind, pl.Time):
-            low, high = 0, 86_400_000_000_000 - 1
-        else:
-            continue
+    for column in frame.select(cs.temporal()).iter_columns():
+        day = _UNITS_OF_DAY[getattr(column.dtype, "time_unit", None)]
+        low, high = _FIRST_DAY * day, (_LAST_DAY + 1) * day - 1
+        if column.dtype == pl.Time:
+            low, high = 0, _UNITS_OF_DAY["ns"] - 1
+        # Nanoseconds reach from 1677 to 2262 only: their bounds are no 64-bit numbers.
         numbers = column.to_physical().cast(pl.Int64).drop_nulls()
-        if len(numbers) and not ((numbers >= low) & (numbers <= high)).all():
+        if not numbers.is_between(max(low, -(2**63)), min(high, 2**63 - 1)).all():
             text = f"Column {column.name[:80]!r} has dates or times beyond the years 1 to 9999."
             raise HttpError(422, "bad_value", text, column=column.name)
 
