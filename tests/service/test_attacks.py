@@ -172,6 +172,8 @@ BEYOND = [
     pl.Series([2**62]).cast(pl.Datetime("ms")),
     pl.Series([-(2**62)]).cast(pl.Datetime("us")),
     pl.Series([2**62]).cast(pl.Duration("ms")),
+    pl.Series([-62_135_596_800_000]).cast(pl.Datetime("ms", "America/New_York")),
+    pl.Series([253_402_300_799_999]).cast(pl.Datetime("ms", "Asia/Tokyo")),
 ]
 
 

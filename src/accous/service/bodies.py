@@ -436,7 +436,8 @@ def _require_dates(frame: pl.DataFrame) -> None:
     """Refuse dates and times that neither Python nor polars can show."""
     for column in frame.select(cs.temporal()).iter_columns():
         day = _UNITS_OF_DAY[getattr(column.dtype, "time_unit", None)]
-        low, high = _FIRST_DAY * day, (_LAST_DAY + 1) * day - 1
+        is_zoned = getattr(column.dtype, "time_zone", None) is not None  # what is shown may be the day before or after
+        low, high = (_FIRST_DAY + is_zoned) * day, (_LAST_DAY + 1 - is_zoned) * day - 1
         if column.dtype == pl.Time:
             low, high = 0, _UNITS_OF_DAY["ns"] - 1
         # Nanoseconds reach from 1677 to 2262 only: their bounds are no 64-bit numbers.
