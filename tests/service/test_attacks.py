@@ -1,5 +1,6 @@
 """What strangers tried: each of these took memory, lost an answer, hung, or got past a check."""
 
+import asyncio
 import contextlib
 import gzip
 import io
@@ -14,8 +15,12 @@ import polars as pl
 import pytest
 
 from accous.cli import main
+from accous.exceptions import CheckpointError
+from accous.service.app import Service, make_app
 from accous.service.bodies import BatchReader, HttpError, Limits
-from accous.service.learner import Executor
+from accous.service.interface import Gate, Tokens
+from accous.service.learner import Executor, Learner, open_owned
+from accous.service.live import Metrics
 from accous.service.log import Idempotency, Record
 from accous.table.model import load_table_model, open_store
 from tests.service.servers import JSON, serving
@@ -223,11 +228,35 @@ def test_a_panic_while_learning_is_an_answer(numbers, monkeypatch):
     record = Record("step", "application/json", body_of(numbers.rows[:1]))
     parsed = executor.parse(record)
 
-    def panic(*_arguments, **_named):
-        raise pl.exceptions.PanicException("a panic is no Exception")
-
     monkeypatch.setattr(table_model, "run_round", panic)
     assert executor.carry_out(1, record, parsed).status_code == 500
+
+
+def panic(*_arguments, **_named):
+    raise pl.exceptions.PanicException("a panic is no Exception")
+
+
+def test_a_panic_in_a_prediction_is_an_error_of_our_shape(numbers):
+    service = Service(name="model", reader=panic, limits=Limits(), gate=Gate(Tokens()), metrics=Metrics())
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(make_app(service))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.post("/v1/predict", content=body_of(numbers.rows[:1]), headers=JSON)
+
+    answer = asyncio.run(ask())
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "failed")
+
+
+def test_a_panic_while_saving_does_not_end_the_learner(numbers, tmp_path, monkeypatch):
+    owned = open_owned(numbers.copy(tmp_path / "model"), Limits())
+    learner = Learner(owned, Limits(), Metrics(), save_batches=1, save_seconds=60.0)
+    monkeypatch.setattr(owned.executor, "store_predictions", panic)
+    learner.save()
+    with pytest.raises(CheckpointError, match=r"could not be saved .*Nothing is lost"):
+        learner.stop()
+    owned.log.close()
+    owned.executor.close()
 
 
 CSV = {"content-type": "text/csv"}

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
+import polars as pl
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -449,7 +450,7 @@ class _Guarded:
                 response = error.response(request.scope["path"])
             except ClientDisconnect:
                 response = Response(status_code=400)  # nobody is there to see it
-            except Exception:
+            except (Exception, pl.exceptions.PanicException):
                 LOGGER.exception("%s %s failed", request.method, request.scope["path"])
                 failed = HttpError(500, "failed", "The service made a mistake; its log says which.")
                 response = failed.response(request.scope["path"])

@@ -406,7 +406,7 @@ class Learner:
         self._in_flight: dict[str | None, Pending] = {}
         self._lock = threading.Lock()
         self._is_stopping = False
-        self._save_error: Exception | None = None
+        self._save_error: BaseException | None = None
         self.n_done = self._log.n_records
         self._n_since_save, self._last_save = self._log.n_records - self._n_saved(), time.monotonic()
         self._thread = threading.Thread(target=self._run, name="learner", daemon=True)
@@ -587,7 +587,7 @@ class Learner:
         try:
             function()
             self._save_error = None
-        except (AccousError, OSError) as error:
+        except (Exception, pl.exceptions.PanicException) as error:  # whatever it is, the log has the batches
             self._save_error = error
             self._metrics.save_failures.inc()
             LOGGER.error("The model could not be saved: %s", error)
