@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder
 import accous
 from accous import AdaptiveClassifier, AdaptiveRegressor, OnlineDensityRatio
 from accous.exceptions import DataError, ParameterError
-from accous.model.learning import MOST_LABELS, is_drawn
+from accous.model.learning import MOST_LABELS, forget_labels_of, is_drawn, keep_labels, learn_from_kept
 from tests.waiting import PATIENCE
 
 
@@ -182,8 +182,8 @@ def test_the_order_in_which_labels_come_does_not_matter_to_the_refit(sizes, rand
     for order in (parts, shuffled):
         model = make_model(n_reference=200)
         for rows in order:
-            model.keep_labels(X[rows], y[rows], position=10 * rows, ids=rows)
-        model.learn_from_kept()
+            keep_labels(model, X[rows], y[rows], position=10 * rows, ids=rows)
+        learn_from_kept(model)
         found.append(model.predict_proba(X))
     assert np.array_equal(*found)
 
@@ -194,13 +194,13 @@ def test_labels_taken_back_were_never_learned(taken):
     X, y = make_rows(100, 3, -1.0)
     rows, back = np.arange(100), np.array(sorted(taken))
     model, twin = make_model(n_reference=200), make_model(n_reference=200)
-    model.keep_labels(X, y, position=rows, ids=rows)
-    model.learn_from_kept()
+    keep_labels(model, X, y, position=rows, ids=rows)
+    learn_from_kept(model)
     rest = np.setdiff1d(rows, back)
-    twin.keep_labels(X[rest], y[rest], position=rest, ids=rest)
-    if model.forget_labels_of(back):
-        model.learn_from_kept()
-        twin.learn_from_kept()
+    keep_labels(twin, X[rest], y[rest], position=rest, ids=rest)
+    if forget_labels_of(model, back):
+        learn_from_kept(model)
+        learn_from_kept(twin)
     assert np.array_equal(model.predict_proba(X), twin.predict_proba(X))
 
 

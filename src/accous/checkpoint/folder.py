@@ -45,7 +45,8 @@ from accous.checkpoint.files import (
 )
 from accous.exceptions import CheckpointError
 from accous.model.estimators import AdaptiveEstimator
-from accous.model.learning import Learning
+from accous.model.heldout import verification_from_plain, verification_to_plain
+from accous.model.learning import Learning, restore_learning
 from accous.ratio.base import RatioEstimator
 from accous.threads import one_blas_thread
 from accous.validation import require_learned
@@ -298,7 +299,7 @@ def fixed_to_plain(model: Any) -> dict[str, Any]:
             stored |= {"classes": array_to_plain(stored["classes"], "y")}
         plain |= stored | {
             "base_weight": model.base_weight_,
-            "verification": model.verification_to_plain(),
+            "verification": verification_to_plain(model),
             "ratio": ratio,
         }
     return plain
@@ -349,9 +350,9 @@ def restore(description: dict[str, Any], foreign: dict[str, Any], fixed: dict[st
         model.restore_task(fixed | classes)
         _require_same_rows(len(model.task_), state["model"])
         model.base_weight_ = fixed["base_weight"]
-        model.verification_from_plain(fixed["verification"])
+        verification_from_plain(model, fixed["verification"])
         model.state_from_plain(state["model"], ratio)
-        model.restore_learning(learning_from_plain(state["learning"]))
+        restore_learning(model, learning_from_plain(state["learning"]))
     return model
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from numbers import Integral
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -17,7 +16,7 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 
-from accous.arrays import FloatArray, IntArray, from_plain, to_plain
+from accous.arrays import FloatArray, IntArray
 from accous.diagnostics.drift import ReferenceColumns
 from accous.diagnostics.losses import FEWEST_LATE, conformal_limits, read_loss, with_feedback
 from accous.exceptions import DataError, ParameterError
@@ -40,20 +39,13 @@ from accous.model.heldout import (
     split_rows,
 )
 from accous.model.learning import (
-    Fitted,
-    KeptLabels,
     Learning,
-    LearningEvent,
-    answers_of_learned,
     as_wide,
-    choose_share,
     draw_rows,
     is_drawn,
-    judge_labels,
-    latest,
-    mean_errors,
-    spread_of,
-    start_learning,
+    keep_labels,
+    learn_from_kept,
+    taken,
     weights_to_fit,
 )
 from accous.model.order import Order, OrderKind
@@ -261,7 +253,7 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
             self.verification_ = verify(
                 self, X, y, order, found, time_order, lambda share: say(f"{share:.0%} of the replays are done")
             )
-            self._hold_out(held_out or combined)
+            self.hold_out(held_out or combined)
             self.rules_ = self._make_rules(ratio)
             self.state_ = start_state(ratio, self.base_weight_, estimator, self.n_features_in_, self.rules_.guard)
             self._limit_refits(rows, X)
@@ -483,121 +475,22 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
         if not len(usable):
             return
         y = late[usable].tolist()
-        rows, n_rows, learning = _take(rows, usable), len(usable), self.state_.learning
+        rows, n_rows, learning = taken(rows, usable), len(usable), self.state_.learning
         n_seen = 0 if learning is None else learning.n_seen
         # Without rounds, the labels are all that is known of the stream.
         now = max(self.state_.n_rows - rows_since, n_seen + n_rows)
         truths = self.task_.joined_by(y, n_rows, type(self).__name__).truths[len(self.task_) :]
         position, ids = np.full(n_rows, now, dtype=np.int64), n_seen + np.arange(n_rows, dtype=np.int64)
-        self.keep_labels(rows, truths, position=position, ids=ids)
+        keep_labels(self, rows, truths, position=position, ids=ids)
         if self.state_.learning.is_due:
-            self.learn_from_kept()
+            learn_from_kept(self)
 
-    def keep_labels(self, rows: Any, truths: NDArray[Any], *, position: IntArray, ids: IntArray) -> None:
-        """Keep labelled rows, with what is predicted for them before they are learned from.
-
-        Parameters
-        ----------
-        rows : array or frame of shape (n_rows, n_features)
-            As the predictor reads them.
-        truths : array of shape (n_rows,)
-            Their labels, of the type of the reference's.
-        position : array of shape (n_rows,)
-            Rows of the stream until each of them.
-        ids : array of shape (n_rows,)
-            By which they are found again.
-        """
-        current = self.current()
-        fixed, mixed = current.label_free, current.predictor
-        learning = self.state_.learning or start_learning(rows, self.task_)
-        with one_blas_thread(), naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
-            new = judge_labels(
-                rows,
-                truths,
-                fixed,
-                mixed,
-                position=position,
-                ids=ids,
-                n_known=int(learning.kept.is_learned.sum()),
-                task=self.task_,
-            )
-        self._replace_learning(learning.after(new, spread_of(self.task_)))
-
-    def learn_from_kept(self, *, rows: Any = None) -> None:
-        """Refit the predictor on the reference and all kept labels.
-
-        Parameters
-        ----------
-        rows : array of shape (n_labels, n_columns), optional
-            The kept rows with other columns: those of the reference, and some that it has not.
-        """
-        learning = self.state_.learning
-        if rows is not None:
-            width = None if rows.shape[1] == self.n_features_in_ else rows.shape[1]
-            learning = replace(learning, kept=replace(learning.kept, rows=rows), width=width)
-        learning = latest(learning)
-        kept, errors, share = learning.kept, mean_errors(learning.kept), None
-        n_new = int(len(kept) - kept.is_learned.sum())
-        has_trees = self._pair is not None and len(self.task_) + len(kept) >= FEWEST_ROWS_OF_TREES
-        if self._pair is not None:
-            share = self.combination_.share if has_trees else 0.0
-        if np.isnan(kept.answers[:, 1]).any():
-            kept = self._judged_by_halves(replace(learning, share=share))
-        if has_trees:
-            share = choose_share(self.combination_, kept, self.task_)
-        kept = replace(kept, is_learned=np.ones(len(kept), dtype=bool))
-        learning = replace(learning, kept=kept, share=share)
-        fitted = Fitted(lambda: self._fit_learned(learning))
-        _ = fitted.predictor  # now, so that whoever predicts does not wait
-        learned = replace(learning, fitted=fitted).weighed(spread_of(self.task_))
-        if n_new:
-            row = int(kept.position.max())
-            event = LearningEvent(self.n_rounds_, row, len(kept), n_new, *errors, learned.weight, share)
-            learned = learned.with_event(event)
-            LOGGER.info(
-                "Round %d: learned from %d labels, %d of them new; their mean error was %.4g, without labels %.4g; "
-                "%.0f%% of each prediction comes from what was learned.",
-                *(event.round, event.n_labels, event.n_new, event.error, event.error_fixed, 100.0 * event.weight),
-            )
-        self._replace_learning(learned)
-
-    def _judged_by_halves(self, learning: Learning) -> KeptLabels:
-        """Return the kept labels, each half judged by an expert that learned from the other half.
-
-        So it is known how far to believe an expert that no later label has judged yet.
-        """
-        kept = learning.kept
-        answers, is_even = kept.answers.copy(), np.arange(len(kept)) % 2 == 0
-        for is_learned in (is_even, ~is_even):
-            expert = self._fit_learned(replace(learning, kept=replace(kept, is_learned=is_learned)))
-            rest = np.flatnonzero(~is_learned)
-            with one_blas_thread(), naming_values(kept.rows, self.reference_):
-                answers[rest, 1:] = answers_of_learned(expert, _take(kept.rows, rest), kept.truths[rest], self.task_)
-        return replace(kept, answers=answers)
-
-    def forget_labels_of(self, ids: IntArray) -> bool:
-        """Forget some of the kept labels; return whether the others have to be learned again.
-
-        If too few are left to learn from, all are forgotten, and have to be given again.
-        """
-        learning = self.state_.learning
-        if learning is None or not np.isin(learning.kept.ids, ids).any():
-            return False
-        learning = learning.without(ids, spread_of(self.task_))
-        self._replace_learning(learning)
-        return learning is not None and learning.fitted is not None
-
-    def _replace_learning(self, learning: Learning | None) -> None:
+    def replace_learning(self, learning: Learning | None) -> None:
+        """Take up what was learned from labels."""
         self.state_ = replace(self._with_alarm(self.state_), learning=learning)
         vars(self).pop("_snapshot", None)
 
-    def restore_learning(self, learning: Learning | None) -> None:
-        """Take up what was learned from labels before; the predictor is fitted when it is first used."""
-        if learning is not None and learning.weight > 0.0:
-            learning = replace(learning, fitted=Fitted(partial(self._fit_learned, learning)))
-        self._replace_learning(learning)
-
-    def _fit_learned(self, learning: Learning) -> Any:
+    def fit_learned(self, learning: Learning) -> Any:
         """Fit the predictor on the reference and on labels."""
         kept = learning.kept.part(np.flatnonzero(learning.kept.is_learned))
         reference = self.reference_ if learning.width is None else as_wide(self.reference_, learning.width)
@@ -846,32 +739,6 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
         )
         self.state_ = under_guard(state, self.rules_.guard)
 
-    def verification_to_plain(self) -> dict[str, Any]:
-        """Return the order in time and the backtest, for files."""
-        found = self.verification_
-        plain: dict[str, Any] = {"order": found.order}
-        plain |= {
-            "found": to_plain(found.found) | {"kind": str(found.found.kind)},
-            "backtest": to_plain(found.backtest),
-        }
-        if self.holding_out_.known is not None:
-            plain["held_out"] = to_plain(self.holding_out_.known)
-        if self._pair is not None:
-            plain["combination"] = to_plain(self.combination_)
-        return plain
-
-    def verification_from_plain(self, plain: dict[str, Any]) -> None:
-        """Undo ``verification_to_plain``."""
-        if self._pair is not None:
-            self.combination_ = from_plain(Combination, plain["combination"])
-        backtest = from_plain(Backtest | None, plain["backtest"])
-        self.verification_ = Verification(
-            from_plain(Order, plain["found"]),
-            plain["order"],
-            backtest,
-        )
-        self._hold_out(from_plain(HeldOut | None, plain.get("held_out")))
-
     @property
     def _errors_name(self) -> str:
         """What files call the cross-fitted errors of the fixed model, which depend on how it is fitted."""
@@ -989,7 +856,7 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
         has_scores = self._has_numbers or hasattr(self.estimator, "predict_proba")
         self.measures_ = read_measures(self.task_, self.metric, has_scores=has_scores, **given)
 
-    def _hold_out(self, known: HeldOut | None) -> None:
+    def hold_out(self, known: HeldOut | None) -> None:
         """Set up predictions of held-out rows, which are made on first use unless they are known."""
         self._read_measures()  # its classes are those of the reference
         parts = ReferenceParts(
@@ -1143,10 +1010,6 @@ class _Steps:
     @property
     def _is_long(self) -> bool:
         return self._last > self._start
-
-
-def _take(rows: Any, kept: IntArray) -> Any:
-    return own_copy(_safe_indexing(rows, kept), None)
 
 
 def _labels_refused(method: str) -> ParameterError:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from accous.arrays import FloatArray, IntArray
+from accous.arrays import FloatArray, IntArray, from_plain, to_plain
 from accous.diagnostics.coverage import MIN_ROWS
 from accous.diagnostics.drift import ComparedReference
 from accous.diagnostics.metrics import Metric, decide, one_hot, read_metric
@@ -27,7 +27,8 @@ from accous.diagnostics.performance import (
 )
 from accous.diagnostics.status import StateHistory, tolerance_of
 from accous.exceptions import ParameterError
-from accous.model.backtest import CUTS, ReferenceParts
+from accous.model.backtest import CUTS, Backtest, ReferenceParts, Verification
+from accous.model.order import Order
 from accous.model.tasks import Task
 from accous.model.watching import ReferenceCover
 from accous.text import require_number
@@ -464,3 +465,30 @@ def _choose_temperature(probabilities: FloatArray, truths: IntArray, weights: Fl
         loss = float(_losses(tempered(probabilities, float(temperature)), truths) @ weights) / float(weights.mean())
         found.append(loss + _ROWS_FOR_ONE * float(np.log(temperature)) ** 2)
     return float(_TEMPERATURES[int(np.argmin(found))])
+
+
+# --- What a fit has found about order and held-out rows, for files
+
+
+def verification_to_plain(model: Any) -> dict[str, Any]:
+    """Return the order in time and the backtest, for files."""
+    found = model.verification_
+    plain = {
+        "order": found.order,
+        "found": to_plain(found.found) | {"kind": str(found.found.kind)},
+        "backtest": to_plain(found.backtest),
+    }
+    if model.holding_out_.known is not None:
+        plain["held_out"] = to_plain(model.holding_out_.known)
+    if model._pair is not None:
+        plain["combination"] = to_plain(model.combination_)
+    return plain
+
+
+def verification_from_plain(model: Any, plain: dict[str, Any]) -> None:
+    """Undo ``verification_to_plain``."""
+    if model._pair is not None:
+        model.combination_ = from_plain(Combination, plain["combination"])
+    backtest = from_plain(Backtest | None, plain["backtest"])
+    model.verification_ = Verification(from_plain(Order, plain["found"]), plain["order"], backtest)
+    model.hold_out(from_plain(HeldOut | None, plain.get("held_out")))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 
 from accous.arrays import BoolArray, FloatArray, IntArray
-from accous.model.heldout import SHARES, Combination, losses_of_truths
+from accous.model.heldout import FEWEST_ROWS_OF_TREES, SHARES, Combination, losses_of_truths
 from accous.model.tasks import Task
-from accous.validation import append_rows, own_copy
+from accous.text import LOGGER
+from accous.threads import one_blas_thread, one_openmp_thread_if_few
+from accous.validation import append_rows, count_rows, naming_values, own_copy
 
 # --- Labelled rows that are kept, and how much each of them counts
 
@@ -531,3 +534,116 @@ def spread_of(task: Task) -> float | None:
     if task.has_classes:
         return None
     return float(np.abs(task.truths - np.median(task.truths)).mean()) or 1.0
+
+
+# --- What a model does with labels: keeps them, learns from them, forgets them
+
+
+def keep_labels(model: Any, rows: Any, truths: NDArray[Any], *, position: IntArray, ids: IntArray) -> None:
+    """Keep labelled rows, with what is predicted for them before they are learned from.
+
+    Parameters
+    ----------
+    rows : array or frame of shape (n_rows, n_features)
+        As the predictor reads them.
+    truths : array of shape (n_rows,)
+        Their labels, of the type of the reference's.
+    position : array of shape (n_rows,)
+        Rows of the stream until each of them.
+    ids : array of shape (n_rows,)
+        By which they are found again.
+    """
+    current = model.current()
+    fixed, mixed = current.label_free, current.predictor
+    learning = model.state_.learning or start_learning(rows, model.task_)
+    with one_blas_thread(), naming_values(rows, model.reference_), one_openmp_thread_if_few(count_rows(rows)):
+        new = judge_labels(
+            rows,
+            truths,
+            fixed,
+            mixed,
+            position=position,
+            ids=ids,
+            n_known=int(learning.kept.is_learned.sum()),
+            task=model.task_,
+        )
+    model.replace_learning(learning.after(new, spread_of(model.task_)))
+
+
+def learn_from_kept(model: Any, *, rows: Any = None) -> None:
+    """Refit the predictor on the reference and all kept labels.
+
+    Parameters
+    ----------
+    rows : array of shape (n_labels, n_columns), optional
+        The kept rows with other columns: those of the reference, and some that it has not.
+    """
+    learning = model.state_.learning
+    if rows is not None:
+        width = None if rows.shape[1] == model.n_features_in_ else rows.shape[1]
+        learning = replace(learning, kept=replace(learning.kept, rows=rows), width=width)
+    learning = latest(learning)
+    kept, errors, share = learning.kept, mean_errors(learning.kept), None
+    n_new = int(len(kept) - kept.is_learned.sum())
+    has_trees = model._pair is not None and len(model.task_) + len(kept) >= FEWEST_ROWS_OF_TREES
+    if model._pair is not None:
+        share = model.combination_.share if has_trees else 0.0
+    if np.isnan(kept.answers[:, 1]).any():
+        kept = _judged_by_halves(model, replace(learning, share=share))
+    if has_trees:
+        share = choose_share(model.combination_, kept, model.task_)
+    kept = replace(kept, is_learned=np.ones(len(kept), dtype=bool))
+    learning = replace(learning, kept=kept, share=share)
+    fitted = Fitted(lambda: model.fit_learned(learning))
+    _ = fitted.predictor  # now, so that whoever predicts does not wait
+    learned = replace(learning, fitted=fitted).weighed(spread_of(model.task_))
+    if n_new:
+        row = int(kept.position.max())
+        event = LearningEvent(model.n_rounds_, row, len(kept), n_new, *errors, learned.weight, share)
+        learned = learned.with_event(event)
+        LOGGER.info(
+            "Round %d: learned from %d labels, %d of them new; their mean error was %.4g, without labels %.4g; "
+            "%.0f%% of each prediction comes from what was learned.",
+            *(event.round, event.n_labels, event.n_new, event.error, event.error_fixed, 100.0 * event.weight),
+        )
+    model.replace_learning(learned)
+
+
+def _judged_by_halves(model: Any, learning: Learning) -> KeptLabels:
+    """Return the kept labels, each half judged by an expert that learned from the other half.
+
+    So it is known how far to believe an expert that no later label has judged yet.
+    """
+    kept = learning.kept
+    answers, is_even = kept.answers.copy(), np.arange(len(kept)) % 2 == 0
+    for is_learned in (is_even, ~is_even):
+        expert = model.fit_learned(replace(learning, kept=replace(kept, is_learned=is_learned)))
+        rest = np.flatnonzero(~is_learned)
+        with one_blas_thread(), naming_values(kept.rows, model.reference_):
+            answers[rest, 1:] = answers_of_learned(expert, taken(kept.rows, rest), kept.truths[rest], model.task_)
+    return replace(kept, answers=answers)
+
+
+def forget_labels_of(model: Any, ids: IntArray) -> bool:
+    """Forget some of the kept labels; return whether the others have to be learned again.
+
+    If too few are left to learn from, all are forgotten, and have to be given again.
+    """
+    learning = model.state_.learning
+    if learning is None or not np.isin(learning.kept.ids, ids).any():
+        return False
+    learning = learning.without(ids, spread_of(model.task_))
+    model.replace_learning(learning)
+    return learning is not None and learning.fitted is not None
+
+
+def restore_learning(model: Any, learning: Learning | None) -> None:
+    """Take up what was learned from labels before; the predictor is fitted when it is first used."""
+    if learning is not None and learning.weight > 0.0:
+        learning = replace(learning, fitted=Fitted(partial(model.fit_learned, learning)))
+    model.replace_learning(learning)
+
+
+def taken(rows: Any, indices: IntArray) -> Any:
+    """Return some rows of an array or frame, in memory of their own."""
+    return own_copy(_safe_indexing(rows, indices), None)

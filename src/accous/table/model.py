@@ -22,7 +22,7 @@ from accous.diagnostics.drift import DriftEvent, SeasonWatch, start_seasons
 from accous.exceptions import CheckpointError, DataError, ParameterError
 from accous.model.backtest import Backtest
 from accous.model.estimators import AdaptiveEstimator
-from accous.model.learning import Learning
+from accous.model.learning import Learning, forget_labels_of, keep_labels, learn_from_kept, restore_learning
 from accous.model.pair import AUTO, LINEAR, LinearAndTrees, make_trees
 from accous.model.round import log_onsets
 from accous.model.snapshot import Snapshot, SnapshotReader
@@ -593,7 +593,7 @@ class TableModel(SnapshotReader, Lockable):
                 raise DataError("A labelled row holds a value that cannot be used: correct it.")
             values = self.form.new_values(labels)
             self._new_classes(values)
-            self.model.keep_labels(features.X, values, position=position, ids=ids)
+            keep_labels(self.model, features.X, values, position=position, ids=ids)
             self.label_rows |= dict(zip(ids.tolist(), rows, strict=True))
             if is_due or self.model.state_.learning.is_due:
                 self._learn_again()
@@ -616,7 +616,7 @@ class TableModel(SnapshotReader, Lockable):
                 kept = dict(zip(learning.kept.ids.tolist(), learning.kept.truths.tolist(), strict=True))
             wanted = dict(zip(ids.tolist(), values.tolist(), strict=True))
             gone = [number for number, truth in kept.items() if number not in wanted or wanted[number] != truth]
-            is_due = self.model.forget_labels_of(np.array(gone, dtype=np.int64))
+            is_due = forget_labels_of(self.model, np.array(gone, dtype=np.int64))
             still = kept.keys() - set(gone)
             if self.model.state_.learning is None:
                 self.encoder, still = replace(self.encoder, extra=()), set()
@@ -644,7 +644,7 @@ class TableModel(SnapshotReader, Lockable):
             # First the columns: whoever predicts meanwhile may have fewer than the model reads, not more.
             self.encoder = replace(self.encoder, extra=before.extra)
             self.label_rows, self.before_labels = before.rows, None
-            self.model.restore_learning(before.learning)
+            restore_learning(self.model, before.learning)
             return True
 
     def _learn_again(self) -> None:
@@ -654,7 +654,7 @@ class TableModel(SnapshotReader, Lockable):
         encoder = self.encoder.with_extra(frame_from_json(texts, self.encoder))
         features = features_from_json(pl.Series(texts, dtype=pl.String), encoder)
         assert features is not None
-        self.model.learn_from_kept(rows=features.X)
+        learn_from_kept(self.model, rows=features.X)
         self.encoder = encoder  # not before: whoever predicts meanwhile needs rows that the model can read
         still = self.model.state_.learning.kept.ids.tolist()
         self.label_rows = {number: self.label_rows[number] for number in still}
