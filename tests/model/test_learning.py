@@ -70,9 +70,9 @@ def test_numbers_are_learned_too():
 
 def test_predictions_do_not_wait_while_labels_are_learned(monkeypatch):
     model, (X, y) = make_model(), make_rows(200, 1, -1.0)
-    before, begun, may_end, fit = model.predict_proba(X), Event(), Event(), type(model)._fit_learned
+    before, begun, may_end, fit = model.predict_proba(X), Event(), Event(), type(model).fit_learned
     slow = lambda *given: (begun.set(), may_end.wait(PATIENCE), fit(*given))[2]  # noqa: E731
-    monkeypatch.setattr(type(model), "_fit_learned", slow)
+    monkeypatch.setattr(type(model), "fit_learned", slow)
     thread = Thread(target=model.observe, args=(X, y))
     thread.start()
     assert begun.wait(PATIENCE)
