@@ -1,5 +1,6 @@
 """The site: `make docs` builds it into build/site, offline and with warnings as errors."""
 
+import re
 import sys
 from importlib.metadata import version as installed_version
 from importlib.util import find_spec
@@ -44,6 +45,17 @@ autodoc_typehints = "none"  # the docstrings say them in words
 autodoc_use_type_comments = False  # there are none, and looking for them takes time
 autodoc_member_order = "groupwise"
 numpydoc_show_class_members = False
+# Pages of names that have moved or gone would stay, and fail the build.
+_reference = Path(__file__).parent / "reference"
+_blocks = [
+    block.partition("\n")
+    for page in _reference.glob("*.md")
+    for block in page.read_text(encoding="utf-8").split(".. currentmodule:: ")[1:]
+]
+_listed = {f"{home}.{name}" for home, _, rest in _blocks for name in re.findall(r"^   (\w+)$", rest, re.MULTILINE)}
+for _page in _reference.glob("generated/*.rst"):
+    if _page.stem not in _listed:
+        _page.unlink(missing_ok=True)
 numpydoc_class_members_toctree = False
 
 # --- HTML
