@@ -342,7 +342,7 @@ else:
 
 MANIFEST_NAME = "manifest.json"
 _FORMAT = "accous"
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass(frozen=True)
