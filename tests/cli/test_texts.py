@@ -100,8 +100,10 @@ def run(line: str) -> tuple[int, str]:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(shlex.split(line))
-    marked = re.sub(r"^", "! ", err.getvalue().removesuffix("\n"), flags=re.MULTILINE) + "\n"
-    return code, plain(out.getvalue()) + (plain(marked) if err.getvalue() else "")
+    # The first use of a loop on a machine says that it is compiled.
+    said = re.sub(r"^Compiling[^\n]*\n", "", err.getvalue(), flags=re.MULTILINE)
+    marked = re.sub(r"^", "! ", said.removesuffix("\n"), flags=re.MULTILINE) + "\n"
+    return code, plain(out.getvalue()) + (plain(marked) if said else "")
 
 
 def plain(text: str) -> str:
