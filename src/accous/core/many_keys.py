@@ -367,13 +367,17 @@ class KeyRounds(CompiledRound):
             if excess > 0.0:
                 stack.holds[key] = hold_for(excess)
 
-    def moves(self, stack: KeyStack, keys: IntArray, pooled: FloatArray) -> FloatArray:
-        """Return the total variation between the pooled ratio of each key and its mean over the look so far."""
-        n_rounds = stack.numbers[Number.LOOK_ROUNDS, keys, None]
-        coefs, shares = (stack.parts[f"look_{name}"][keys] / n_rounds for name in ("coef", "proportions"))
-        ratios, moves = self._ratios_at(np.arange(len(keys)), coefs), np.empty(len(keys))
-        measure_moves(keys, ratios, self.cuts, shares, stack.slot_ratios, pooled, *self._pool_room[1:], moves)
-        return moves
+    def moves(self, stack: KeyStack, active: IntArray, pooled: FloatArray, chosen: list[int]) -> list[float]:
+        """Return the total variation between the pooled ratio of some active keys and its mean over the look so far."""
+        if len(chosen) < len(active):
+            active, pooled = active[chosen], pooled[chosen]
+        places, moves = stack.places(active), np.empty(len(chosen))
+        n_rounds = np.maximum(stack.numbers[Number.LOOK_ROUNDS][places], 1.0)[:, None]
+        coefs, shares = (stack.parts[f"look_{name}"][places] / n_rounds for name in ("coef", "proportions"))
+        ratios = self._ratios_at(np.arange(len(chosen)), coefs)
+        measure_moves(active, ratios, self.cuts, shares, stack.slot_ratios, pooled, *self._pool_room[1:], moves)
+        found: list[float] = moves.tolist()
+        return found
 
     def restore_slots(self, stack: KeyStack, key: int) -> None:
         """Compute the prior of a key, and the ratios of its slots."""
@@ -435,24 +439,27 @@ def end_looks(
         The pool that all keys share.
     rounds : KeyRounds
     """
-    numbers, keys = stack.numbers, stack.places(active)
+    numbers, keys, places = stack.numbers, active.tolist(), stack.places(active)
     of_rounds, of_rows, likelihoods = (
         numbers[each] for each in (Number.LOOK_ROUNDS, Number.LOOK_ROWS, Number.LOG_LIKELIHOOD)
     )
-    proportions = stack.parts["proportions"][keys].copy()
-    long_enough = np.flatnonzero((of_rows[keys] >= LEAST_ROWS) & (of_rounds[keys] > 0.0))
-    left = long_enough[rounds.moves(stack, active[long_enough], pooled[long_enough]) > LARGEST_MOVE].tolist()
-    for key in active[left].tolist():
+    # Plain numbers and lists: with few keys they take less time than arrays, with many not much more.
+    long_enough = [place for place, n in enumerate(of_rows[places].tolist()) if n >= LEAST_ROWS]
+    moved = rounds.moves(stack, active, pooled, long_enough) if long_enough else []
+    left = [place for place, move in zip(long_enough, moved, strict=True) if move > LARGEST_MOVE]
+    proportions = stack.parts["proportions"][places]
+    proportions = proportions.copy() if left else proportions
+    for key in (keys[place] for place in left):
         # The look ends before this round, which begins the next one.
         surprise, likelihoods[key] = likelihoods[key] - before[key], before[key]
         _look_back(stack, key, pool, rounds, int(numbers[Number.N_ROUNDS, key]) - 1)
         likelihoods[key] = surprise
-    stack.parts["look_coef"][keys] += stack.coef[keys].astype(np.float32)
-    stack.parts["look_proportions"][keys] += proportions
-    of_rounds[keys] += 1.0
-    of_rows[keys] += n_rows
-    whole = np.flatnonzero(of_rounds[keys] == LONGEST_LOOK).tolist()
-    for key in active[whole].tolist():
+    stack.parts["look_coef"][places] += stack.coef[places]
+    stack.parts["look_proportions"][places] += proportions
+    of_rounds[places] += 1.0
+    of_rows[places] += n_rows
+    whole = [place for place, n in enumerate(of_rounds[places].tolist()) if n == LONGEST_LOOK]
+    for key in (keys[place] for place in whole):
         _look_back(stack, key, pool, rounds, int(numbers[Number.N_ROUNDS, key]))
     return left + whole
 

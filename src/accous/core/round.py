@@ -301,12 +301,18 @@ class CompiledRound:
         """Return the ratios of the reference at a theta."""
         return self._ratios_at(_FIRST, coef[None])[0, : self._n_reference]
 
-    def pool(self, models: RoundArrays, active: IntArray, ratios: FloatArray) -> FloatArray:
-        """Return the pooled ratio of the reference in use, (n_active, n_reference), given what ``ratios`` returns."""
+    def pool(
+        self, models: RoundArrays, active: IntArray, ratios: FloatArray, holds: FloatArray | None = None
+    ) -> FloatArray:
+        """Return the pooled ratio of the reference, (n_active, n_reference), given what ``ratios`` returns.
+
+        It is that in use, unless ``holds`` says how far the pools are to be held back.
+        """
+        holds = models.holds if holds is None else holds
         pooled = np.empty((len(active), self._n_reference))
         pool = pool_references_of_keys if self._is_single else pool_references
         pool(
-            *(active, ratios, self.cuts, models.parts, self._places, N_CAUTIOUS, models.holds, models.slot_ratios),
+            *(active, ratios, self.cuts, models.parts, self._places, N_CAUTIOUS, holds, models.slot_ratios),
             *(*self._pool_room, pooled),
         )
         return pooled
@@ -418,8 +424,8 @@ class OneModelRounds(CompiledRound):
             after = after._replace(look_rounds=1, look_rows=n_rows, look_ratios=pooled)
         if is_over or after.hold:
             # The ratio in use is a function of the state, so that a model that was saved goes on with the same bits.
-            in_use = after.arrays._replace(holds=np.array([after.hold]))
-            after = after._replace(pooled=self.pool(in_use, _FIRST, of_reference)[0])
+            in_use = self.pool(after.arrays, _FIRST, of_reference, np.array([after.hold]))
+            after = after._replace(pooled=in_use[0])
         return after, of_batch
 
     def seen(self, model: OneModel, ratios: FloatArray, slot_ratios: FloatArray) -> SeenRows:

@@ -580,10 +580,11 @@ def pool_references(
     """
     rounds, arrays = shared.rounds, stack.arrays
     ratios = rounds.ratios(arrays, active)
-    pooled = rounds.pool(arrays._replace(holds=np.zeros(len(stack))), active, ratios)
+    pooled = rounds.pool(arrays, active, ratios, np.zeros(len(stack)))
     looked = end_looks(stack, active, n_rows, pooled, likelihoods, shared.pool, rounds)
-    again = np.union1d(looked, np.flatnonzero(stack.holds[active])).astype(np.int64)
-    if len(again):
+    held = [place for place, hold in enumerate(stack.holds[active].tolist()) if hold]
+    if looked or held:
+        again = sorted({*looked, *held})
         pooled[again] = rounds.pool(arrays, active[again], ratios[again])
     return pooled
 
