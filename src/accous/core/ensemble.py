@@ -544,9 +544,6 @@ class LearnerKernel:
             settings.start == "handover",
             settings.neutral,
         )
-        # Workspace: the loop writes there first and keeps Python's lock, so that threads may share it.
-        d = len(settings.neutral)
-        self._room, self._margins = (np.empty((d + 3, d)), np.empty((d, d)), np.empty(d)), np.empty(0)
 
     def run(
         self, kernel: Any, active: IntArray, gradients: FloatArray, arrays: tuple[Any, ...], step_sizes: FloatArray
@@ -564,10 +561,9 @@ class LearnerKernel:
             their potentials and squares; and the ensemble's theta. Each may be larger than what is in use.
         step_sizes : array of shape (n_active,)
         """
-        most = arrays[3].shape[1]
-        if len(self._margins) < most:
-            self._margins = np.empty(most)
-        room, marks = (*self._room, self._margins), np.zeros(len(arrays[0]), np.int64)
+        d, most = arrays[-1].shape[1], arrays[3].shape[1]
+        room = np.empty((d + 3, d)), np.empty((d, d)), np.empty(d), np.empty(most)
+        marks = np.zeros(len(arrays[0]), np.int64)
         if not kernel(active, gradients, *arrays, step_sizes, *self._numbers, False, *room, marks):
             return
         marked = np.flatnonzero(marks)
