@@ -374,7 +374,7 @@ def test_a_long_fit_logs_its_steps_and_a_short_one_nothing(caplog, monkeypatch):
     caplog.set_level("INFO", "accous")
     AdaptiveClassifier().fit(ROWS[:50], LABELS[:50])
     assert not caplog.records
-    monkeypatch.setattr("accous.model.estimators._SECONDS_BETWEEN_LOGS", 0.0)
+    monkeypatch.setattr("accous.model.predictors._SECONDS_BETWEEN_LOGS", 0.0)
     AdaptiveClassifier("auto").fit(ROWS, LABELS, order=True)
     said = [record.getMessage() for record in caplog.records]
     assert said[0].endswith("are predicted.")

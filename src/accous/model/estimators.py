@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from numbers import Integral
@@ -41,11 +40,8 @@ from accous.model.heldout import (
 from accous.model.learning import (
     Learning,
     as_wide,
-    draw_rows,
-    is_drawn,
-    keep_labels,
-    learn_from_kept,
-    taken,
+    choose_rows,
+    learn_from,
     weights_to_fit,
 )
 from accous.model.order import Order, OrderKind
@@ -59,11 +55,12 @@ from accous.model.pair import (
     hold_out_both,
     make_trees,
 )
-from accous.model.performance import alarm_from_plain, labelled_from_plain, read_labelled
+from accous.model.performance import alarm_from_plain, labelled_from_plain, late_scores, read_labelled
 from accous.model.predictors import (
     N_QUICK_FOLDS,
     ErmRecipe,
     EstimatorRecipe,
+    FitLog,
     LogisticRecipe,
     RidgeRecipe,
     WeightedErm,
@@ -99,7 +96,7 @@ from accous.model.tasks import (
 from accous.model.watching import Read, ReferenceCover
 from accous.ratio.base import RatioEstimator, unchanged_on_failure
 from accous.ratio.online import NoShift, OnlineDensityRatio
-from accous.text import LOGGER, require_choice, require_integer, require_number, require_share
+from accous.text import require_choice, require_integer, require_number, require_share
 from accous.threads import CALLBACKS_NAME, LOCK_NAME, Lockable, one_blas_thread, one_openmp_thread_if_few
 from accous.validation import (
     Bounds,
@@ -115,7 +112,6 @@ from accous.validation import (
 )
 
 _ROWS_OF_ROUND, _NEVER = 10, 1 << 62
-_SECONDS_BETWEEN_LOGS = 2.0
 _MOST_MISSED = 0.1  # by so much fewer rows, the past refutes an interval
 LARGEST_PENALTY = 1e100  # beyond it, sums of squares of it times the weights could exceed the largest number
 
@@ -233,7 +229,7 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
         self._check_parameters()
         self.rounds_between_refits_ = 0
         vars(self).pop("_snapshot", None)
-        say = _Steps()
+        say = FitLog()
         with self.lock(), unchanged_on_failure(self), one_blas_thread(), sharing_fits(), naming_values(X):
             rows = self._read(X, reset=True, min_rows=2)
             self.task_ = self._read_task(y, count_rows(rows))
@@ -368,29 +364,12 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
 
     def _limits(self, scores: FloatArray, X: Any, alpha: float) -> FloatArray:
         """Return the largest score that conforms, for each row: weighted by the ratios, and corrected by labels."""
-        current, late = self.current(), self._late_scores()
+        current, late = self.current(), late_scores(self.state_.labelled, has_classes=self.task_.has_classes)
         weights = current.state.weights
         if late is None:
             return conformal_limits(scores, weights, current.row_weights(self._narrow(X)), alpha)
         found, given, level = with_feedback(scores, weights, *late, current.state.n_rows, alpha)
         return conformal_limits(found, given, np.zeros(count_rows(X)), level)
-
-    def _late_scores(self) -> tuple[FloatArray, IntArray, IntArray] | None:
-        """Return how far labels were from what was predicted, when that was, and when they came; None if too few did.
-
-        Labels that merely arrived may be of a certain kind of rows: they count if hardly any was asked for.
-        """
-        labelled = self.state_.labelled
-        if labelled is None or len(labelled) < FEWEST_LATE:
-            return None
-        is_asked = ~np.isnan(labelled.chosen)
-        some = labelled[is_asked] if is_asked.sum() >= FEWEST_LATE else labelled
-        if not self.task_.has_classes:
-            return np.abs(some.y - some.predicted), some.made_at, some.came
-        if not some.probabilities.shape[1]:
-            return None
-        shares = some.probabilities[np.arange(len(some)), np.maximum(some.y, 0)]
-        return np.where(some.y < 0, 1.0, 1.0 - shares), some.made_at, some.came
 
     # --- labels that come late ----------------------------------------------------------------------------------
 
@@ -440,7 +419,7 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
             self._measure(rows, late, predicted, probability)
             self.age_labels(rows_since, n_labels=n_rows)
             if learn and rows is not None:
-                self._learn(rows, late, rows_since)
+                learn_from(self, rows, late, rows_since)
         if CALLBACKS_NAME in vars(self):
             self._tell()
         return self
@@ -465,25 +444,6 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
                 weights = self.current()._label_weights[-len(new) :]
                 alarm = after.alarm.after_labels(self.rules_, labelled[-len(new) :].labels(weights), state.n_rounds)
                 self._replace_state(replace(self.state_, alarm=alarm), with_new_labels=True)
-
-    def _learn(self, rows: Any, late: NDArray[Any], rows_since: int) -> None:
-        """Keep labelled rows of now, and learn from them if there are enough; labels of another type cannot be classes.
-
-        The lock is held.
-        """
-        usable = np.flatnonzero(self.task_.can_be_classes(late))
-        if not len(usable):
-            return
-        y = late[usable].tolist()
-        rows, n_rows, learning = taken(rows, usable), len(usable), self.state_.learning
-        n_seen = 0 if learning is None else learning.n_seen
-        # Without rounds, the labels are all that is known of the stream.
-        now = max(self.state_.n_rows - rows_since, n_seen + n_rows)
-        truths = self.task_.joined_by(y, n_rows, type(self).__name__).truths[len(self.task_) :]
-        position, ids = np.full(n_rows, now, dtype=np.int64), n_seen + np.arange(n_rows, dtype=np.int64)
-        keep_labels(self, rows, truths, position=position, ids=ids)
-        if self.state_.learning.is_due:
-            learn_from_kept(self)
 
     def replace_learning(self, learning: Learning | None) -> None:
         """Take up what was learned from labels."""
@@ -525,15 +485,8 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
             With which each of them was chosen.
         """
         self._require_fitted("state_")
-        n_rows, first = count_rows(X), self.state_.n_rows
         seed = int(self.random_state) if isinstance(self.random_state, Integral) else 0
-        if isinstance(n, Integral) and not isinstance(n, bool):
-            require_integer("n", n, at_least=1)
-            chosen = draw_rows(n_rows, int(n), seed, first)
-            return chosen, np.full(len(chosen), len(chosen) / max(1, n_rows))
-        require_share("n", n)
-        chosen = np.flatnonzero(is_drawn(first + np.arange(n_rows, dtype=np.int64), float(n), seed))
-        return chosen, np.full(len(chosen), float(n))
+        return choose_rows(count_rows(X), n, seed, self.state_.n_rows)
 
     def forget_labels(self) -> None:
         """Measure as if no label had come yet."""
@@ -545,12 +498,7 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
         with self.lock():
             labelled = self.state_.labelled
             if labelled is not None:
-                first = max(0, len(labelled) - n_labels)
-                made_at, came = labelled.made_at.copy(), labelled.came.copy()
-                for numbers, since in ((made_at, since_made), (came, since_came)):
-                    last = np.broadcast_to(since, n_labels)[n_labels - (len(labelled) - first) :]
-                    numbers[first:] = np.maximum(0, self.state_.n_rows - last)
-                aged = replace(labelled, made_at=np.minimum(made_at, came), came=came)
+                aged = labelled.aged(n_labels, self.state_.n_rows, since_made, since_came)
                 self._replace_state(replace(self.state_, labelled=aged), with_new_labels=True)
 
     def note(self, number: int, read: Read) -> None:
@@ -671,27 +619,17 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
         return self.verification_.backtest
 
     def _repr_html_inner(self) -> str:
-        return self._state_html() + str(super()._repr_html_inner())  # type: ignore[misc]
+        return state_html(self) + str(super()._repr_html_inner())  # type: ignore[misc]
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         shown: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
         if "text/html" in shown:
-            shown["text/html"] = self._state_html() + shown["text/html"]
+            shown["text/html"] = state_html(self) + shown["text/html"]
         return shown
 
     def _get_fitted_attr_html(self, doc_link: str = "") -> dict[str, Any]:
         """Return nothing for scikit-learn's list of attributes, which would read all of them: many are computed."""
         return {}
-
-    def _state_html(self) -> str:
-        """Return the state of a fitted model; a display never raises an error."""
-        if "state_" not in vars(self):
-            return ""
-        try:
-            return state_html(self.snapshot(), has_own_predictor=self._is_linear)
-        except Exception:
-            LOGGER.debug("The state of a model could not be shown.", exc_info=True)
-            return ""
 
     def __getstate__(self) -> Any:
         """Return what pickles keep: all but the lock and what was read, except for the error that the history notes."""
@@ -992,24 +930,6 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
         if is_plain and isinstance(rows, np.ndarray) and rows.dtype.kind == "f":
             require_finite(rows, X, takes_missing=self._takes_missing)
         return rows
-
-
-class _Steps:
-    """Logs what a fit does once it has taken two seconds, at most every two seconds; fits inside a fit log nothing."""
-
-    def __init__(self) -> None:
-        self._start = self._last = time.monotonic()
-        self._is_inside = is_sharing_fits()
-
-    def __call__(self, what: str) -> None:
-        now = time.monotonic()
-        if not self._is_inside and (now - self._last >= _SECONDS_BETWEEN_LOGS or (what == "done" and self._is_long)):
-            self._last = now
-            LOGGER.info("Fit, after %.0f s: %s.", now - self._start, what)
-
-    @property
-    def _is_long(self) -> bool:
-        return self._last > self._start
 
 
 def _labels_refused(method: str) -> ParameterError:
@@ -1438,7 +1358,7 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
             return np.empty((0, 2))
         with one_blas_thread():
             residuals = np.abs(current.residuals)
-            if self._late_scores() is None:
+            if late_scores(self.state_.labelled, has_classes=False) is None:
                 self._require_held(residuals, float(alpha))
             with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
                 predicted = self.task_.answers(current.predictor.predict(rows))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from sklearn.utils.metaestimators import available_if
 from accous.arrays import BoolArray, FloatArray, IntArray
 from accous.model.heldout import FEWEST_ROWS_OF_TREES, SHARES, Combination, losses_of_truths
 from accous.model.tasks import Task
-from accous.text import LOGGER
+from accous.text import LOGGER, require_integer, require_share
 from accous.threads import one_blas_thread, one_openmp_thread_if_few
 from accous.validation import append_rows, count_rows, naming_values, own_copy
 
@@ -529,6 +530,17 @@ def is_drawn(row_numbers: IntArray, share: float, seed: int) -> BoolArray:
     return np.asarray((mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53 < share)
 
 
+def choose_rows(n_rows: int, n: float, seed: int, first_row: int) -> tuple[IntArray, FloatArray]:
+    """Return which rows to label, and with which probability each was chosen; ``n`` is a number, or a share below 1."""
+    if isinstance(n, Integral) and not isinstance(n, bool):
+        require_integer("n", n, at_least=1)
+        chosen = draw_rows(n_rows, int(n), seed, first_row)
+        return chosen, np.full(len(chosen), len(chosen) / max(1, n_rows))
+    require_share("n", n)
+    chosen = np.flatnonzero(is_drawn(first_row + np.arange(n_rows, dtype=np.int64), float(n), seed))
+    return chosen, np.full(len(chosen), float(n))
+
+
 def spread_of(task: Task) -> float | None:
     """Return the mean distance of numbers from their median, 1 if that is 0; None for classes."""
     if task.has_classes:
@@ -537,6 +549,26 @@ def spread_of(task: Task) -> float | None:
 
 
 # --- What a model does with labels: keeps them, learns from them, forgets them
+
+
+def learn_from(model: Any, rows: Any, late: NDArray[Any], rows_since: int) -> None:
+    """Keep labelled rows of now, and learn from them if there are enough; labels of another type cannot be classes.
+
+    The lock is held.
+    """
+    usable = np.flatnonzero(model.task_.can_be_classes(late))
+    if not len(usable):
+        return
+    y = late[usable].tolist()
+    rows, n_rows, learning = taken(rows, usable), len(usable), model.state_.learning
+    n_seen = 0 if learning is None else learning.n_seen
+    # Without rounds, the labels are all that is known of the stream.
+    now = max(model.state_.n_rows - rows_since, n_seen + n_rows)
+    truths = model.task_.joined_by(y, n_rows, type(model).__name__).truths[len(model.task_) :]
+    position, ids = np.full(n_rows, now, dtype=np.int64), n_seen + np.arange(n_rows, dtype=np.int64)
+    keep_labels(model, rows, truths, position=position, ids=ids)
+    if model.state_.learning.is_due:
+        learn_from_kept(model)
 
 
 def keep_labels(model: Any, rows: Any, truths: NDArray[Any], *, position: IntArray, ids: IntArray) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from accous.arrays import FloatArray, IntArray, to_plain
 from accous.diagnostics.coverage import Coverage
 from accous.diagnostics.drift import DriftEvent
+from accous.diagnostics.losses import FEWEST_LATE
 from accous.diagnostics.metrics import one_hot
 from accous.diagnostics.performance import Labels, PredictedRows, label_weights
 from accous.diagnostics.status import Alarm, Status, limit_of, losses_of, start_alarm, text_of
@@ -74,6 +75,15 @@ class LabelledRows:
         most = MAX_BYTES // max(1, 8 * self.rows.shape[1])
         return LabelledRows(*both)[-min(_MOST_LABELLED, max(_FEWEST_LABELLED, most)) :]
 
+    def aged(self, n_labels: int, n_rows: int, since_made: Any, since_came: Any) -> LabelledRows:
+        """Return them with so many rows of the stream after each of the last was predicted, and after its label."""
+        first = max(0, len(self) - n_labels)
+        made_at, came = self.made_at.copy(), self.came.copy()
+        for numbers, since in ((made_at, since_made), (came, since_came)):
+            last = np.broadcast_to(since, n_labels)[n_labels - (len(self) - first) :]
+            numbers[first:] = np.maximum(0, n_rows - last)
+        return replace(self, made_at=np.minimum(made_at, came), came=came)
+
     @property
     def made(self) -> PredictedRows:
         """What was predicted of them."""
@@ -111,6 +121,23 @@ class LabelledRows:
         some = self[weights > 0.0]
         is_alone = some.made.probabilities is not None and bool((some.predicted == UNSEEN).any())
         return Labels(some.made, some.y, weights[weights > 0.0], is_alone)
+
+
+def late_scores(labelled: LabelledRows | None, *, has_classes: bool) -> tuple[FloatArray, IntArray, IntArray] | None:
+    """Return how far labels were from what was predicted, when that was, and when they came; None if too few did.
+
+    Labels that merely arrived may be of a certain kind of rows: they count if hardly any was asked for.
+    """
+    if labelled is None or len(labelled) < FEWEST_LATE:
+        return None
+    is_asked = ~np.isnan(labelled.chosen)
+    some = labelled[is_asked] if is_asked.sum() >= FEWEST_LATE else labelled
+    if not has_classes:
+        return np.abs(some.y - some.predicted), some.made_at, some.came
+    if not some.probabilities.shape[1]:
+        return None
+    shares = some.probabilities[np.arange(len(some)), np.maximum(some.y, 0)]
+    return np.where(some.y < 0, 1.0, 1.0 - shares), some.made_at, some.came
 
 
 def read_labelled(

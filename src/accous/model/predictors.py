@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,6 +46,7 @@ from accous.core.regression import (
 )
 from accous.exceptions import DataError, ParameterError
 from accous.model.tasks import ClassTask, NumberTask, Task
+from accous.text import LOGGER
 from accous.threads import one_blas_thread, one_openmp_thread_if_few
 from accous.validation import Bounds, own_copy
 
@@ -399,6 +401,7 @@ def _revalue(tree: Any, values: FloatArray) -> Any:
 # --- Trees on the same rows are searched once while a model is being made: held-out rows and replays share them
 
 
+_SECONDS_BETWEEN_LOGS = 2.0
 _shared_fits: ContextVar[dict[bytes, Any] | None] = ContextVar("shared_fits", default=None)
 
 
@@ -415,6 +418,25 @@ def sharing_fits() -> Iterator[None]:
 def is_sharing_fits() -> bool:
     """Whether fits are shared now, because one is under way."""
     return _shared_fits.get() is not None
+
+
+class FitLog:
+    """Logs what a fit does once it has taken two seconds, at most every two seconds; fits inside a fit log nothing."""
+
+    def __init__(self) -> None:
+        self._start = self._last = time.monotonic()
+        self._is_inside = is_sharing_fits()
+
+    def __call__(self, what: str) -> None:
+        """Log what is done now."""
+        now = time.monotonic()
+        if not self._is_inside and (now - self._last >= _SECONDS_BETWEEN_LOGS or (what == "done" and self._is_long)):
+            self._last = now
+            LOGGER.info("Fit, after %.0f s: %s.", now - self._start, what)
+
+    @property
+    def _is_long(self) -> bool:
+        return self._last > self._start
 
 
 def _once(key: Callable[[], Iterator[bytes]], make: Callable[[], Any]) -> Any:

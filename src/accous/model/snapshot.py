@@ -503,7 +503,18 @@ _CELL = 'style="text-align: left; vertical-align: top"'
 _UNREAD = "not shown, because it takes longer than a moment: model.status_"
 
 
-def state_html(snapshot: Snapshot, *, has_own_predictor: bool) -> str:
+def state_html(model: Any) -> str:
+    """Return the state of a fitted model; a display never raises an error."""
+    if "state_" not in vars(model):
+        return ""
+    try:
+        return _table_html(model.snapshot(), has_own_predictor=model._is_linear)
+    except Exception:
+        LOGGER.debug("The state of a model could not be shown.", exc_info=True)
+        return ""
+
+
+def _table_html(snapshot: Snapshot, *, has_own_predictor: bool) -> str:
     """Return the state of a fitted model as an HTML table.
 
     How good it is, is shown if that has been read since the last round, or if reading it takes less than about 0.1 s:
