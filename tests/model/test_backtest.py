@@ -22,6 +22,7 @@ from accous.diagnostics.evidence import plot_backtest
 from accous.exceptions import DataError, DataWarning, MissingExtraError, ParameterError
 from accous.model.backtest import CUTS, FEWEST_ROWS
 from accous.model.order import read_order
+from accous.model.safeguards import STRICT
 from tests.classifiers import customer_encoder, customers, drifting_batches, labelled_rows, run_rounds
 
 N_ROWS = 600
@@ -178,11 +179,21 @@ def test_parts_of_one_class_and_cuts_without_rows_are_left_out():
     labels = (np.arange(N_ROWS) % 2) * (np.arange(N_ROWS) >= 300)
     assert {look.n_reference for look in backtest(AdaptiveClassifier(), X, labels).looks} == {360, 480}
     nothing = backtest(AdaptiveClassifier(), X, (np.arange(N_ROWS) > 590).astype(int))
-    assert (nothing.looks, nothing.evidence, nothing.verdict) == ((), None, "adapt")
-    assert nothing.summary() == {"verdict": "adapt", "looks": 0}
-    assert "too few rows" in nothing.sentences[0]
+    assert (nothing.looks, nothing.evidence, nothing.verdict) == ((), None, "adapt with care")
+    assert nothing.summary() == {"verdict": "adapt with care", "looks": 0}
+    assert "five rows of each class" in nothing.sentences[0]
     assert nothing.how == ""
     assert backtest(AdaptiveClassifier(), X, y, cuts=[0.9999]).looks == ()
+
+
+def test_without_evidence_the_adapted_model_has_to_be_clearly_better():
+    X, y = exchangeable()
+    y[[5, 95, 195, 295]] = 2  # in each part of the rows, and too few to leave rows out
+    with pytest.warns(DataWarning, match="only 4 rows"):
+        model = AdaptiveClassifier(GaussianNB()).fit(X, y, order=True)
+    assert model.backtest_.looks
+    assert model.backtest_.evidence is None
+    assert model.rules_.guard is model.backtest_.guard is STRICT
 
 
 def test_traps_are_for_fit_to_name():

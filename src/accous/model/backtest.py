@@ -76,7 +76,7 @@ class Backtest:
     @property
     def guard(self) -> Guard:
         """When the adapted model predicts, as the replay advises."""
-        return choose_guard(self.evidence, self.adaptation)
+        return choose_guard(self.evidence, self.adaptation, may_matter=True)
 
     @property
     def verdict(self) -> str:
@@ -87,7 +87,8 @@ class Backtest:
     def sentences(self) -> tuple[str, str]:
         """Two sentences: about the error estimated without labels, and about adaptation."""
         if self.evidence is None:
-            return "The backtest could not estimate any error: the reference has too few rows of some class.", ""
+            why = "every replay needs five rows of each class. Merge rare classes, or take a longer reference"
+            return f"The backtest could not estimate any error: {why}.", ""
         errors = np.array([(look.error_fixed, look.estimate_fixed) for look in self.looks])
         truth, estimate = map(self.scale.shown, np.nanmean(errors, axis=0).tolist())
         mean = f"mean of {count(len(self.looks), 'window')}"
