@@ -12,7 +12,6 @@ from scipy.optimize import minimize
 
 from accous import AdaptiveClassifier, NoShift, OnlineDensityRatio
 from accous.streams import GaussianStream, SquareShift
-from accous_bench.contenders import Contender, get_contender
 from benchmarks import (
     cli_throughput,
     data,
@@ -120,12 +119,6 @@ def test_rules_for_the_weights_of_two_experts_follow_the_better_one():
     assert labels.adapt_ml_prod(first, np.full(60, 100)) > 0.6
 
 
-def test_filling_changes_only_what_is_named():
-    text = "a\n<!-- table one -->\nold\n<!-- end of table -->\nb\n<!-- table two -->\nold\n<!-- end of table -->\n"
-    found = pages.filled(text, {"two": "new"}.get)
-    assert found == text[: text.rindex("old")] + "\nnew\n\n<!-- end of table -->\n"
-
-
 # --- data ---------------------------------------------------------------------------------------------------------
 
 
@@ -143,14 +136,6 @@ def test_real_tables_are_followed_without_a_number_out_of_range(table, data_fold
     # The stream is in its second stretch: what is rare in the reference carries more weight than it did.
     is_rare = stream.reference_ratio(0.0) > 0.0
     assert model.reference_weight_[is_rare].mean() > 1.0
-
-
-@needs_streams
-def test_classes_of_a_stream_of_numbers_are_whether_the_number_is_large():
-    _, y = data.read_stream("bike_sharing_hour", 2000, as_numbers=True)
-    frame, classes = data.read_stream("bike_sharing_hour", 2000)
-    assert y[classes == "1"].min() > y[classes == "0"].max()
-    assert "cnt" not in frame.columns
 
 
 @needs_streams
@@ -242,17 +227,6 @@ def test_where_the_refit_descends_the_bare_arithmetic_has_its_gradient(monkeypat
     np.testing.assert_allclose(speed.BareArithmetic(adapted_model(2)).run()[2][:-1], 0.0, atol=1e-3)
 
 
-def test_a_model_put_into_a_later_round_has_the_learners_of_that_round():
-    model = adapted_model(2)
-    later = speed.at_round(model, 10_000)
-    assert model.n_rounds_ == model.ratio_.n_rounds_ == 20
-    assert later.n_rounds_ == later.ratio_.n_rounds_ == 10_000
-    assert later.ratio_.learner_lengths_.tolist() == [2**k for k in range(2, 14)]
-    later.adapt(drifting_batches(1)[0])
-    assert later.n_rounds_ == 10_001
-    assert np.all(np.isfinite(later.ratio_.coef_))
-
-
 # --- the pool -----------------------------------------------------------------------------------------------------
 
 
@@ -284,12 +258,6 @@ def test_a_case_is_measured_against_fix_and_its_bounds():
     assert f"{errors['default']:.2f} ({100 * share:.0f})" in pool.error_table([row])
 
 
-def test_the_default_is_that_of_the_benchmark():
-    stream = GaussianStream(SquareShift(period=20), n_rounds=42, n_reference=150, batch_size=3)
-    mine = pool.risks_of(Contender("mine", pool.DEFAULT.model), stream)
-    assert mine.tobytes() == pool.risks_of(get_contender("accous"), stream).tobytes()
-
-
 def test_the_ensemble_alone_has_spikes_and_the_pool_has_none():
     stream = GaussianStream(SquareShift(period=figures.POOL_PERIOD), n_rounds=400, random_state=7)
     sizes, ratios = figures.follow_ratios(stream)
@@ -301,23 +269,6 @@ def test_the_ensemble_alone_has_spikes_and_the_pool_has_none():
 
 
 # --- service, keys and command line -------------------------------------------------------------------------------
-
-
-def test_states_of_keys_are_those_of_single_steps():
-    adapter, rows = keyed.make_adapter(4), keyed.rows_of_keys(3, 4, 4)
-    *_, states = keyed.states_after(adapter, rows)
-    state = None
-    for batch in rows[:, 2]:
-        state, _, _ = adapter.step(state, batch)
-    assert len(states) == 3
-    assert len(states[2]) == len(state)
-
-
-@pytest.mark.slow
-def test_the_command_line_is_compared_with_a_loop(results, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["cli_throughput", "--rows", "400"])
-    cli_throughput.main()
-    assert pages.kept("cli_throughput")["linear: plain loop, microseconds a round"] > 0.0
 
 
 # --- peers --------------------------------------------------------------------------------------------------------
