@@ -183,14 +183,8 @@ ENDINGS = ("png", "svg", "pdf", "html", "csv", "egg", "load")
 # A group of entry points, and what was there once, which the changelog names.
 NO_MODULES = {"accous.commands", "accous.bench", "accous.bench.contenders"}
 FILES_OF_THE_READER = {
-    "client.py",
-    "my_contenders.py",
-    "my_data.py",
-    "my_shift.py",
-    "parcels.py",
-    "score.py",
-    "train.py",
-}
+    "client.py", "my_contenders.py", "my_data.py", "my_shift.py", "parcels.py", "score.py", "train.py",
+}  # fmt: skip
 
 
 @cache
