@@ -5,9 +5,10 @@
 held-out rows of the reference after 40, 60 and 80 % of it calibrate. Labels are drawn at random, 50 or 100 of 1,000
 rows.
 
-The halves "chosen" and "reported" show how results vary between streams. Neither is a test: both were in view when
-the engine's constants were chosen. "Unchanged" windows are those whose labels agree with the calibrated probability of
-being right, so that the cover of the error there is high by construction; it says more about AUC and F1.
+The halves "chosen" and "reported" show how results vary between streams. The margins of the states by labels were
+chosen on the first alone; for all other constants neither is a test, because both were in view. "Unchanged" windows
+are those whose labels agree with the calibrated probability of being right, so that the cover of the error there is
+high by construction; it says more about AUC and F1.
 
 Predictions are kept in files, and so are NannyML's answers (``make bench-peers`` builds its environment; without it
 they are left out).

@@ -277,7 +277,6 @@ def _cell(text: str) -> str:
 # --- The page about all keys: which drifted, since when, in which columns, worst first
 
 
-_TONES_OF_STATES = {"degraded": "bad", "uncertain": "none", "healthy": "good"}
 _LARGE_DRIFT = 0.3
 _MOST_COLUMNS = 12
 # Seconds since 1970: from 1990 until 2100.
@@ -301,7 +300,7 @@ def render_fleet(readings: Sequence[Mapping[str, Any]], name: str) -> str:
         [
             str(each["key"]),
             each["state"],
-            _TONES_OF_STATES[each["state"]],
+            TONES[each["state"]],
             _number(each["value"]),
             _number(each["at_fit"]),
             _number(each["drift"]),
@@ -335,7 +334,7 @@ def _fleet_tiles(readings: Sequence[Mapping[str, Any]]) -> str:
     states = Counter(each["state"] for each in readings)
     n_drifted = sum(each["drift"] >= _LARGE_DRIFT for each in readings)
     tiles = [
-        *((f"keys that are {state}", states[state], "") for state in _TONES_OF_STATES if states[state]),
+        *((f"keys that are {state}", states[state], "") for state in (DEGRADED, UNCERTAIN, HEALTHY) if states[state]),
         ("keys that have drifted", n_drifted, f"by {_LARGE_DRIFT:.0%} or more"),
         ("keys that move now", sum(each["is_moving"] for each in readings), "the last change is not over"),
         ("keys with an adapted model", sum(each["is_adapted"] for each in readings), "the others use the fixed one"),
