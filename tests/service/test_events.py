@@ -113,8 +113,16 @@ def test_drift_state_and_alarm_are_events(forks, numbers, tmp_path):
         events = events_of(server)
         next(events)
         far = [row | {"x0": row["x0"] + 9.0, "x1": row["x1"] - 9.0} for row in numbers.rows]
-        for start in range(0, 300, 10):
-            server.step(numbers.rows[start : start + 10])
+        answers = [server.step(numbers.rows[start : start + 10]) for start in range(0, 300, 10)]
+        server.wait_for_rounds(30)
+        # Until now nobody knew: all labels are what was predicted.
+        labels = [
+            {"id": name, "label": label}
+            for each in answers
+            for name, label in zip(each["ids"], each["predictions"], strict=True)
+        ]
+        assert server.post("/v1/labels", {"labels": labels, "learn": False}).json()["counted"] == 300
+        wait_for(lambda: server.client.get("/v1/state").json()["state"] == "healthy", "reading of the labels")
         kinds = set()
         for start in range(0, 800, 10):
             server.step(far[start : start + 10])
