@@ -17,7 +17,16 @@ from sklearn.preprocessing import OneHotEncoder
 import accous
 from accous import AdaptiveClassifier, AdaptiveRegressor, OnlineDensityRatio
 from accous.exceptions import DataError, ParameterError
-from accous.model.learning import MOST_LABELS, forget_labels_of, is_drawn, keep_labels, learn_from_kept
+from accous.model.heldout import Combination
+from accous.model.learning import (
+    MOST_LABELS,
+    choose_share,
+    forget_labels_of,
+    is_drawn,
+    keep_labels,
+    learn_from_kept,
+    start_learning,
+)
 from tests.waiting import PATIENCE
 
 
@@ -113,6 +122,15 @@ def test_few_labels_are_kept_until_there_are_enough():
     assert (model.learned_, len(model.state_.learning.kept)) == ((), 24)
     model.observe(X[24:25], y[24:25])
     assert [event.n_labels for event in model.learned_] == [25]
+
+
+def test_of_classes_neither_part_of_the_expert_predicts_alone():
+    """Linear alone was better on the reference, by far: for numbers it may stay alone."""
+    X, y = make_rows(50, 0)
+    combination = Combination(losses=tuple(np.arange(21.0)))
+    models = AdaptiveClassifier().fit(X, y), AdaptiveRegressor().fit(X, y)
+    tasks = [model.task_ for model in models]
+    assert [choose_share(combination, start_learning(X, task).kept, task) for task in tasks] == [0.25, 0.0]
 
 
 def test_a_pipeline_with_a_feature_map_learns_new_categories():

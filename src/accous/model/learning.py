@@ -211,7 +211,7 @@ def as_wide(rows: FloatArray, width: int) -> FloatArray:
 
 _RATE, _KEPT_OF_LOSSES, _ROWS_OF_PACE, _FIRST_ODDS, _SMALLEST_SHARE = 0.1, 0.7, 1_000.0, 1.5, 0.01
 _SMALLEST_PROBABILITY = 0.02  # a sure miss counts as four nats
-_MOST_EVENTS = 100
+_MOST_EVENTS, _LARGEST_LEAD = 100, 0.25 + 1e-9
 
 
 @dataclass(frozen=True)
@@ -471,7 +471,10 @@ def latest(learning: Learning) -> Learning:
 
 
 def choose_share(combination: Combination, kept: KeptLabels, task: Task) -> float:
-    """Return the weight of boosted trees by held-out rows of the reference and by labels, which were held out too."""
+    """Return the weight of boosted trees by held-out rows of the reference and by labels, which were held out too.
+
+    Of classes, either part keeps a quarter: where inputs move, the one that was better before may be sure and wrong.
+    """
     of_reference, of_labels = fading_weights(kept.position)
     total = of_reference * np.asarray(combination.losses) if combination.losses else np.zeros(len(SHARES))
     is_known = ~np.isnan(kept.answers[:, 2])
@@ -479,7 +482,10 @@ def choose_share(combination: Combination, kept: KeptLabels, task: Task) -> floa
     truths = None if task.has_classes else kept.truths[is_known]
     losses = [losses_of_truths((1.0 - share) * linear + share * trees, truths) for share in SHARES]
     total = total + np.stack(losses) @ of_labels[is_known]
-    return 0.5 if not total.any() else float(SHARES[int(total.argmin())])
+    if not total.any():
+        return 0.5
+    is_possible = np.abs(SHARES - 0.5) <= (_LARGEST_LEAD if task.has_classes else 0.5)
+    return float(SHARES[int(np.where(is_possible, total, np.inf).argmin())])
 
 
 def weights_to_fit(kept: KeptLabels, base: FloatArray, task: Task) -> FloatArray:
