@@ -88,8 +88,9 @@ def _exp(x: float) -> float:
 def share_classes(scores: FloatArray, probabilities: FloatArray) -> None:
     """Write the probabilities of the first and the second class of each row, given the score of the second."""
     for i in range(scores.shape[0]):
-        probabilities[i, 0] = 1.0 / (1.0 + _exp(scores[i]))
-        probabilities[i, 1] = 1.0 / (1.0 + _exp(-scores[i]))
+        # The exponential stops growing at the limits, but probabilities go on to zero.
+        probabilities[i, 0] = 0.0 if scores[i] >= _MOST else 1.0 / (1.0 + _exp(scores[i]))
+        probabilities[i, 1] = 0.0 if scores[i] <= -_MOST else 1.0 / (1.0 + _exp(-scores[i]))
 
 
 # --- products of a block with one or two vectors ----------------------------------------------------------------
