@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accous.exceptions import DataError
+from accous.table.checks import remarks_on_repeats
 from accous.table.columns import (
+    DATE_FORMS,
     CategoryColumn,
     Choices,
     ColumnEncoder,
@@ -19,12 +21,14 @@ from accous.table.columns import (
     NumberColumn,
     PlainColumns,
     PlainRowEncoder,
+    date_form,
     frame_of_rows,
     places_of_categories,
     plan_column,
     shown_lines,
     summarize,
 )
+from accous.table.readers import count_times, to_texts
 from accous.table.rows import features_from_json, features_to_json
 
 N_ROWS = 200
@@ -393,3 +397,43 @@ def test_labelled_rows_add_what_a_fit_on_them_would_read():
     assert np.array_equal(wide.encode(labelled.drop("always", "word")).X[:, n_narrow : n_narrow + 5], found[:, :5])
     again = features_from_json(pl.Series(features_to_json(labelled, wide)), wide)
     assert np.array_equal(again.X, wide.encode(labelled).X)
+
+
+def test_typed_numbers_are_remembered_as_those_of_a_text_are():
+    typed = pl.DataFrame({"^a.*$": [1.5, math.nan, None, 3.0], "b*": [2, None, 7, 8]})
+    plans = tuple(NumberColumn(name, 0.0, 0.0, 1.0, True) for name in typed.columns)
+    expected = [
+        '{"^a.*$":1.5,"b*":2.0}',
+        '{"^a.*$":null,"b*":null}',
+        '{"^a.*$":null,"b*":7.0}',
+        '{"^a.*$":3.0,"b*":8.0}',
+    ]
+    for frame in (typed, typed.cast(pl.String)):
+        assert features_to_json(frame, ColumnEncoder(plans)).to_list() == expected
+
+
+def test_what_a_table_costs_grows_with_its_columns_and_not_with_their_square(monkeypatch):
+    """To ask a frame for its schema costs as much as it has columns."""
+    n_asked, schema = [], pl.DataFrame.schema
+    monkeypatch.setattr(pl.DataFrame, "schema", property(lambda frame: n_asked.append(1) or schema.fget(frame)))
+    counts = []
+    for n_columns in (30, 60):
+        columns = {f"x{number}": np.arange(200.0) * number % 7 for number in range(n_columns)}
+        frame = pl.DataFrame(columns | {"constant": [1.0] * 200})
+        n_asked.clear()
+        remarks_on_repeats(frame, np.arange(200), is_whole=True)
+        encoder = ColumnEncoder.learn(frame, Choices())
+        encoder.encode(frame)
+        features_to_json(frame, encoder)
+        counts.append(len(n_asked))
+    assert counts[0] == counts[1] > 0
+
+
+@given(st.lists(st.sampled_from(["2024-01-31", "31.1.2024", "17", "?", "word", "1 2 3", ""]), max_size=40))
+def test_a_look_at_a_few_texts_finds_the_dates_that_a_look_at_all_finds(values):
+    column = texts(values)
+    readable = count_times(to_texts(column), DATE_FORMS)
+    best = max(readable, key=lambda form: readable[form])
+    n_values = len(to_texts(column).drop_nulls())
+    expected = best if readable[best] >= max(1.0, 0.9 * n_values) else None
+    assert date_form(column, to_texts(column)) == expected

@@ -659,7 +659,7 @@ def remarks_on_repeats(frame: pl.DataFrame, y: NDArray[Any], *, is_whole: bool) 
         different rows must occur equally often, as they do in a file that was joined with itself. Of rows that are
         alike by chance, at most a third do.
     """
-    compared = [name for name in frame.columns if is_usable(frame.schema[name])]
+    compared = [name for name, dtype in frame.schema.items() if is_usable(dtype)]
     if frame.height < _FEWEST_ROWS or not compared:
         return []
     rows = pl.DataFrame({"row": frame.select(pl.col(compared)).hash_rows(), "label": pl.Series(y.tolist())})

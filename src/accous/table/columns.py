@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from accous.arrays import FloatArray, from_plain
 from accous.exceptions import CheckpointError, DataError
 from accous.table.readers import (
+    LIKE_A_DATE,
     MISSING_TEXTS,
     NO_DECIMAL_COMMAS,
     BadValue,
@@ -298,6 +299,7 @@ def _share_of_cycle(times: pl.Series, cycle: str) -> pl.Series:
 
 
 _SHARE_OF_KIND = 0.9
+_LOOKS_LIKE_A_DATE = re.compile(LIKE_A_DATE)
 _RAREST_SHARE, _RAREST_COUNT, _MOST_LEVELS, _MOST_RARE = 0.005, 5, 50, 1000
 _NEARLY_EMPTY, _WORDS_OF_TEXT = 0.05, 2.5
 _SMALLEST_DEVIATION = 1e-12
@@ -376,6 +378,10 @@ def date_form(column: pl.Series, texts: pl.Series) -> str | None:
     if column.dtype != pl.String:
         return None
     n_values = len(texts) - texts.null_count()
+    # If none of these looks like one, the others are too few. It takes a tenth of the time of the query below.
+    first = texts.drop_nulls().head(int(n_values - _SHARE_OF_KIND * n_values) + 1)
+    if not any(map(_LOOKS_LIKE_A_DATE.search, first.to_list())):
+        return None
     readable = count_times(texts, DATE_FORMS)
     best = max(readable, key=lambda form: readable[form])  # of equals the first: days before months
     return best if readable[best] >= max(1.0, _SHARE_OF_KIND * n_values) else None
@@ -922,17 +928,18 @@ class ColumnEncoder:
         return is_unknown & ~to_texts(column).is_in(learned).fill_null(False).to_numpy() if learned else is_unknown
 
     def _watch_constants(self, frame: pl.DataFrame) -> dict[tuple[str, str], Any]:
-        shown = {}
+        shown, schema = {}, frame.schema
         for name, record in self.constants.items():
             # A table need not have a column that the model does not use.
-            if name in frame.columns and is_usable(frame.schema[name]):
+            if name in schema and is_usable(schema[name]):
                 shown[name, NEW_VALUES] = record.is_new(frame[name])
                 shown[name, MISSING] = to_texts(frame[name]).is_null().to_numpy()
         return shown
 
     def require_columns(self, columns: list[str], table: str) -> None:
         """Raise a DataError that names the columns missing from a table."""
-        lacking = [name for name in self.used_columns if name not in columns]
+        known = set(columns)
+        lacking = [name for name in self.used_columns if name not in known]
         if lacking:
             meant = _renamed(lacking, [name for name in columns if name not in self.used_columns])
             raise DataError(

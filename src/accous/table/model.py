@@ -336,11 +336,12 @@ class TableModel(SnapshotReader, Lockable):
         """
         table, faults = spread_vectors(to_polars(frame), self.settings.get("widths", {}))
         self.encoder.require_columns(table.columns, "The frame")
+        schema = table.schema  # made anew whenever it is asked for
         for name in self.encoder.used_columns:
-            if not is_usable(table.schema[name]):
+            if not is_usable(schema[name]):
                 raise DataError(
-                    f"Column {name!r} of the frame has the type {table.schema[name]}, which cannot be used; convert it "
-                    "to numbers, text, dates or booleans."
+                    f"Column {name!r} of the frame has the type {schema[name]}, which cannot be used; convert it to "
+                    "numbers, text, dates or booleans."
                 )
         return self.encoder.encode(table).with_faults(faults)
 

@@ -46,7 +46,7 @@ _TEXT = pl.col(_ANY_NAME).str.strip_chars()
 _TEXT_OR_NULL = pl.when(~_TEXT.str.to_lowercase().is_in(_MISSING)).then(_TEXT)
 
 # Three numbers with something between them, or the compact form of ISO 8601: what every form of a date has.
-_LIKE_A_DATE = r"\d\D+\d+\D+\d|\d{8}T\d{6}"
+LIKE_A_DATE = r"\d\D+\d+\D+\d|\d{8}T\d{6}"
 
 
 def exactly(names: list[str]) -> Any:
@@ -114,7 +114,7 @@ def count_times(texts: pl.Series, forms: tuple[str, ...]) -> dict[str, int]:
     {'%Y-%m-%d': 2, '%d.%m.%Y': 1}
     """
     text = pl.col(_ANY_NAME)
-    frame = texts.alias(_ANY_NAME).to_frame().filter(text.str.contains(_LIKE_A_DATE))
+    frame = texts.alias(_ANY_NAME).to_frame().filter(text.str.contains(LIKE_A_DATE))
     if frame.is_empty():
         return dict.fromkeys(forms, 0)
     counts = [text.str.to_datetime(form, strict=False, time_unit="us").count().alias(form) for form in forms]

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError, ParameterError
@@ -222,15 +223,17 @@ def features_to_json(frame: pl.DataFrame, encoder: ColumnEncoder) -> pl.Series:
 
     Columns that were constant in the reference are among them: a model that learns from labels may use them.
     """
-    constants = [name for name in encoder.constants if name in frame.columns and is_usable(frame.schema[name])]
+    schema = frame.schema
+    constants = [name for name in encoder.constants if name in schema and is_usable(schema[name])]
     columns = [_plain_column(frame[plan.name], plan) for plan in encoder.used]
     columns += [to_texts(frame[name]).alias(name) for name in constants]
-    return pl.DataFrame(columns).select(pl.struct(pl.all()).struct.json_encode()).to_series()
+    frame = pl.DataFrame(columns).with_columns(cs.float().fill_nan(None))
+    return frame.select(pl.struct(pl.all()).struct.json_encode()).to_series()
 
 
 def _plain_column(column: pl.Series, plan: ColumnPlan) -> pl.Series:
     if isinstance(plan, NumberColumn):
-        return pl.Series(plan.name, to_numbers(column)[0], nan_to_null=True)
+        return column if column.dtype == pl.Float64 else pl.Series(plan.name, to_numbers(column)[0])
     if isinstance(plan, DateColumn) and column.dtype.is_temporal():
         return column.dt.strftime(plan.form).alias(plan.name)
     return to_texts(column).alias(plan.name)
