@@ -116,11 +116,8 @@ def test_drift_state_and_alarm_are_events(forks, numbers, tmp_path):
         answers = [server.step(numbers.rows[start : start + 10]) for start in range(0, 300, 10)]
         server.wait_for_rounds(30)
         # Until now nobody knew: all labels are what was predicted.
-        labels = [
-            {"id": name, "label": label}
-            for each in answers
-            for name, label in zip(each["ids"], each["predictions"], strict=True)
-        ]
+        pairs = [pair for each in answers for pair in zip(each["ids"], each["predictions"], strict=True)]
+        labels = [{"id": name, "label": label} for name, label in pairs]
         assert server.post("/v1/labels", {"labels": labels, "learn": False}).json()["counted"] == 300
         wait_for(lambda: server.client.get("/v1/state").json()["state"] == "healthy", "reading of the labels")
         kinds = set()
