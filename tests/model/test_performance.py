@@ -20,6 +20,7 @@ from accous import AdaptiveClassifier, AdaptiveRegressor
 from accous.arrays import to_plain
 from accous.exceptions import DataError, ParameterError
 from accous.model.performance import alarm_from_plain, labelled_from_plain
+from tests.classifiers import drifting_batches, labelled_rows
 
 COEFS = np.array([2.0, -1.0, 0.5])
 
@@ -478,3 +479,14 @@ def test_after_learning_the_labels_speak_alone():
     labels = model.current().labels
     wrong = np.average(predicted[-len(labels) :] != y[-len(labels) :], weights=labels.weight)
     assert model.performance().value == pytest.approx(wrong)
+
+
+def test_held_out_rows_are_weighted_only_for_the_model_that_predicted_them():
+    snapshots = {}
+    for adaptation in ("always", "never"):
+        model = AdaptiveClassifier(adaptation=adaptation).fit(*labelled_rows(), order=False)
+        for batch in drifting_batches(40):
+            model.adapt(batch)
+        snapshots[adaptation] = model.snapshot()
+    assert snapshots["always"].calibration is snapshots["always"].rules.held_out.calibration
+    assert snapshots["never"].calibration is not snapshots["never"].rules.held_out.calibration

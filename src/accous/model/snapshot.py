@@ -170,7 +170,8 @@ class Snapshot:
     def calibration(self) -> Calibration | None:
         """What held-out rows tell of rows that are predicted so, weighted as the inputs are now."""
         held, base = self.rules.held_out, self.rules.base_weight
-        if held.calibration is None or held.predictions is None or self.is_empty:
+        # They were predicted by the fixed model: how it fares where inputs are now says nothing of the adapted one.
+        if held.calibration is None or held.predictions is None or self.is_empty or not self.is_fixed:
             return held.calibration
         rows = held.predictions.rows
         ratio = np.divide(self.state.weights[rows], base[rows], out=np.ones(len(rows)), where=base[rows] > 0.0)
