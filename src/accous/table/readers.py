@@ -439,7 +439,7 @@ class RecordCutter:
 
 
 STDIN = "-"
-_BLOCK = 1 << 20
+_BLOCK = 1 << 22  # of thousands of columns, less is a few rows, and each piece costs a look at every column
 _WAIT_SECONDS = 0.2
 _UTF8_MARK = codecs.BOM_UTF8
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
