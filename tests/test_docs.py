@@ -95,27 +95,16 @@ def test_page_works_as_written(page, tmp_path, forks):
     Session(page, tmp_path, forks).run()
 
 
-PAGE = """\
-```python
-print("one", 1.25)
-```
+def block(language, text, note=""):
+    return f"{note}\n```{language}\n{text}\n```\n\n"
 
-<!-- output -->
-```text
-one 1.26
-```
 
-<!-- exit code 2 -->
-```console
-$ accous fit
-accous: Missing argument ...
-```
-
-<!-- prints nothing -->
-```console
-$ true
-```
-"""
+PAGE = (
+    block("python", 'print("one", 1.25)')
+    + block("text", "one 1.26", "<!-- output -->")
+    + block("console", "$ accous fit\naccous: Missing argument ...", "<!-- exit code 2 -->")
+    + block("console", "$ true", "<!-- prints nothing -->")
+)
 
 
 @pytest.mark.parametrize(

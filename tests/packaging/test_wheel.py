@@ -16,17 +16,11 @@ EXTRAS = {
     "plot": {"matplotlib"},
     "river": {"river"},
     "serve": {
-        "accous[cli]",
-        "h11",
-        "msgspec",
-        "prometheus-client",
-        "starlette",
-        "uvicorn",
-        "uvloop; sys_platform != 'win32'",
+        "accous[cli]", "h11", "msgspec", "prometheus-client", "starlette", "uvicorn", "uvloop; sys_platform != 'win32'",
     },
     "spark": {"accous[cli]", "pandas", "protobuf", "pyarrow", "pyspark"},
     "all": {"accous[cli,dask,plot,river,serve]"},
-}
+}  # fmt: skip
 
 
 def names_of(requirements: list[str]) -> set[str]:
