@@ -529,8 +529,8 @@ def moved(before: PredictedRows, now: PredictedRows) -> float:
     --------
     >>> import numpy as np
     >>> (
-    ...     moved(Predictions(np.arange(4.0)), Predictions(np.arange(4.0))),
-    ...     moved(Predictions(np.zeros(3)), Predictions(np.ones(3))),
+    ...     moved(PredictedRows(np.arange(4.0)), PredictedRows(np.arange(4.0))),
+    ...     moved(PredictedRows(np.zeros(3)), PredictedRows(np.ones(3))),
     ... )
     (0.0, 1.0)
     """
