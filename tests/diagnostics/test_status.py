@@ -82,6 +82,13 @@ def test_labels_are_called_too_few_only_if_there_are_some(n_labels):
         assert (Finding.LABELS_TOO_FEW in codes) == (n_labels > 0)
 
 
+@pytest.mark.parametrize("value", [0.05, 0.4])
+def test_nothing_is_expected_of_what_labels_taught(value):
+    now = Estimate("error", value, value - 0.02, value + 0.02, "expected", 0.1, 20)
+    found = judge(ERROR, now, QUIET, 0.1, tolerance=0.05, learned_predicts=True)
+    assert (found.state, found.reasons) == ("uncertain", (Reason(Finding.LABELS_TOO_FEW, 20),))
+
+
 def test_an_expected_value_beyond_the_tolerance_is_not_healthy():
     found = state(ERROR, 0.16, 0.10, 0.22, "expected", fit=0.1)
     assert (found.state, found.reasons[0]) == ("uncertain", Reason(Finding.EXPECTED_BEYOND, 0.16))

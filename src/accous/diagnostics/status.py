@@ -323,6 +323,7 @@ def judge(
     moved: float = 0.0,
     alarm: bool = False,
     has_learned: bool = False,
+    learned_predicts: bool = False,
     also: tuple[Reason, ...] = (),
 ) -> Status:
     """Return the state of the model.
@@ -341,6 +342,8 @@ def judge(
         How far predictions have moved (`accous.diagnostics.performance.moved`).
     alarm, has_learned : bool
         Whether the alarm is on, and whether the model has learned from all labels.
+    learned_predicts : bool
+        Whether what labels taught predicts: the expected value describes the predictor from before and decides nothing.
     also : tuple of Reason
         Further findings to name; they decide nothing.
     """
@@ -348,6 +351,8 @@ def judge(
         found = UNCERTAIN, [Reason(Finding.NOT_DEFINED, 0)]
     elif now.basis == "labels":
         found = _by_labels(metric, now, tolerance)
+    elif learned_predicts:
+        found = UNCERTAIN, [Reason(Finding.LABELS_TOO_FEW, now.n_labels)]
     else:
         found = _without_labels(metric, now, history, drift, moved, tolerance)
     state, reasons = found
@@ -438,7 +443,7 @@ TEXTS: dict[Finding | Action, str] = {
     Finding.LABELS_TOO_FEW: "Recent labels: {n:,}, too few to confirm what is expected.",
     Finding.LABELS_ARRIVED: "{n:,} more labels merely arrived: not drawn at random, they do not count here.",
     Finding.EXPECTED_BEYOND: "Inputs have moved to where the model is worse: expected loss {x:.3g}.",
-    Finding.BACKTEST_HELD: "The expected value held in {n:,} windows of the reference.",
+    Finding.BACKTEST_HELD: "On average, the expected value held in {n:,} windows of the reference.",
     Finding.BACKTEST_SCATTERED: "Judging by windows of the reference, the loss may be {x:.3g} higher than expected.",
     Finding.NO_BACKTEST: "The reference has {n:,} windows in order of time: too few to trust the expected value.",
     Finding.INPUTS_AS_BEFORE: "Inputs have hardly moved further than windows of the reference (drift {x:.2f} of 1).",

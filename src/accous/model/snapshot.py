@@ -279,7 +279,7 @@ class Snapshot:
             return states.BEFORE_ROWS
         metric, held, alarm = self.rules.measures.metric, self.rules.held_out, self.alarm
         now = self.performance()
-        no_history = states.StateHistory(False, np.zeros(0), float("nan"))
+        no_history, learning = states.StateHistory(False, np.zeros(0), float("nan")), self.state.learning
         found = states.judge(
             metric,
             now,
@@ -288,7 +288,8 @@ class Snapshot:
             tolerance=self.tolerance,
             moved=0.0 if held.calibration is None else moved(held.calibration.held_out, self.recent),
             alarm=alarm is not None and alarm.process.is_on,
-            has_learned=self.state.learning is not None and bool(self.state.learning.kept.is_learned.all()),
+            has_learned=learning is not None and bool(learning.kept.is_learned.all()),
+            learned_predicts=learning is not None and learning.weight > 0.0,
             also=self._further_reasons,
         )
         return replace(found, alarm_since=None if alarm is None else alarm.since)
