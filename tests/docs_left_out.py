@@ -17,6 +17,7 @@ COMMANDS_LEFT_OUT = {
     ROOT / "README.md": {
         "make demo": "sets up an environment; the command that it runs is on docs/start.md",
         "make test": "runs these tests",
+        "accous labels model/ to_label.csv": "people fill it in first, as docs/tutorials/labels.md does",
     },
     DOCS / "start.md": {"pip install '.[cli,plot]'": _INSTALLS},
     DOCS / "deep.md": {"pip install '.[deep]'": _INSTALLS},

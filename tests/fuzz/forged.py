@@ -45,21 +45,7 @@ __all__ = ["FORMATS", "problem_of", "seal_manifest", "seal_state"]
 
 _MOST_MEMORY = 8 << 30
 _ODD = [0.0, -1.0, 1.0, 0.5, 16.0, 255.0, 2.0**53, 1e30, -1e30, 1e99, 5e-324, float("nan"), float("inf"), -float("inf")]
-_ODD_PLAIN: list[Any] = [
-    None,
-    True,
-    -1,
-    0,
-    2**63,
-    1e308,
-    "",
-    "x",
-    [],
-    {},
-    {"$array": "nowhere"},
-    {"$float": "nan"},
-    [[]],
-]
+_ODD_PLAIN: list[Any] = [None, True, -1, 0, 2**63, 1e308, "", "x", [], {}, {"$array": "no"}, {"$float": "nan"}, [[]]]
 
 
 # --- States of keys, and pages of them

@@ -9,6 +9,7 @@ import shutil
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx
 import polars as pl
@@ -22,6 +23,7 @@ from accous.service.interface import Gate, Tokens
 from accous.service.learner import Executor, Learner, open_owned
 from accous.service.live import Metrics
 from accous.service.log import Idempotency, Record
+from accous.service.server import FollowedModel
 from accous.table.model import load_table_model, open_store
 from tests.service.servers import JSON, serving
 from tests.service.test_wire import body_of, connected, read_answer, request
@@ -257,6 +259,17 @@ def test_a_panic_while_saving_does_not_end_the_learner(numbers, tmp_path, monkey
         learner.stop()
     owned.log.close()
     owned.executor.close()
+
+
+def test_no_error_keeps_a_worker_from_the_newest_model_or_from_ending_with_its_parent(monkeypatch):
+    followed, parent, kill = FollowedModel.__new__(FollowedModel), Mock(), Mock()
+    parent.is_alive.side_effect = [True, True, True, False]
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: parent)
+    monkeypatch.setattr("os.kill", kill)
+    followed._seen, followed._mark = None, Mock()
+    followed._load = Mock(side_effect=[ValueError, pl.exceptions.PanicException, "newest"])
+    followed._follow()
+    assert (followed.reader(), kill.call_count) == ("newest", 1)
 
 
 CSV = {"content-type": "text/csv"}

@@ -16,19 +16,19 @@ def start(forks, folder) -> tuple[Server, str]:
     return server, server.read_address()
 
 
+def is_up(address: str) -> bool:
+    try:
+        return httpx.get(f"{address}/readyz", trust_env=False, timeout=PATIENCE).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
 def test_workers_follow_the_owner(forks, numbers, tmp_path):
     folder = numbers.copy(tmp_path / "model")
     server, address = start(forks, folder)
     alone = load_table_model(numbers.folder)
     with server, httpx.Client(base_url=address, timeout=PATIENCE, trust_env=False) as reader:
-
-        def is_up() -> bool:
-            try:
-                return reader.get("/readyz").status_code == 200
-            except httpx.TransportError:
-                return False
-
-        wait_for(is_up, "worker")
+        wait_for(lambda: is_up(address), "worker")
         for start_row in range(0, 60, 2):
             rows = numbers.rows[start_row : start_row + 2]
             server.step(rows)
@@ -57,13 +57,6 @@ def test_workers_follow_the_owner(forks, numbers, tmp_path):
 
 def test_workers_end_when_the_owner_is_killed(forks, numbers, tmp_path):
     server, address = start(forks, numbers.copy(tmp_path / "model"))
-
-    def is_up() -> bool:
-        try:
-            return httpx.get(f"{address}/readyz", trust_env=False, timeout=PATIENCE).status_code == 200
-        except httpx.TransportError:
-            return False
-
-    wait_for(is_up, "worker")
+    wait_for(lambda: is_up(address), "worker")
     server.kill()
-    wait_for(lambda: not is_up(), "end of the workers")
+    wait_for(lambda: not is_up(address), "end of the workers")

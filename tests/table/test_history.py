@@ -118,6 +118,13 @@ def test_one_round_of_each_block_is_chosen_and_all_places_are(every):
     assert len(set((chosen - 1) % every)) > 0.9 * every
 
 
+@pytest.mark.parametrize("every", [8, 64, 256])
+def test_a_period_near_a_block_makes_no_slow_waves(every):
+    chosen = np.array([number for number in range(1, 1600 * every + 1) if is_chosen(number, every)])
+    means = np.sin(2.0 * np.pi * chosen / (0.99 * every)).reshape(-1, 16).mean(axis=1)
+    assert means.std() < 0.3  # 0.6 and more with rounds at equal distances
+
+
 def test_a_short_stream_has_a_curve_and_a_long_one_few_readings():
     """Each of the first 8 rounds, then 4 whenever the rounds have doubled (first 2), and at least one of 256."""
     rising, history = Rising(), History()

@@ -313,6 +313,7 @@ class StateFormat:
         if not (
             self._are_possible(sizes, self.peek(state)[0], visits)
             and self._limits.are_kept(sizes, eight[:n_before_rows], four)
+            and (eight[Number.LOOK_ROUNDS] or not eight[Number.LOOK_ROWS])  # a look with rows has rounds
             and (not sizes.n_waiting or _are_rows(waiting))
         ):
             raise impossible_state(name)

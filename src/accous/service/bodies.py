@@ -474,7 +474,7 @@ class RequestBatch:
     times : array of shape (n_rows,), optional
     keys : list of str, optional
         What the client calls the rows.
-    choices : Choices
+    choices : ResponseOptions
     """
 
     rows: Sequence[dict[str, Any]] | pl.DataFrame
@@ -754,7 +754,7 @@ def prediction_content(
     form : LabelForm
         Of the model that predicted.
     result : RoundResult
-    batch : Batch
+    batch : RequestBatch
         With the parts of the answer that the client wants.
     origin : str
         What the ids of this request begin with.
@@ -783,7 +783,7 @@ def prediction_sets(model: Any, batch: RequestBatch) -> dict[str, list[list[Any]
     ----------
     model : AdaptiveClassifier or AdaptiveRegressor
         One that stays in its round meanwhile.
-    batch : Batch
+    batch : RequestBatch
     """
     if "sets" not in batch.choices.include:
         return {}

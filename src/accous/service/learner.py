@@ -121,7 +121,7 @@ class Executor:
         number : int
             Of the record in the log.
         record : Record
-        parsed : Batch, LabelsBody or AskBody
+        parsed : RequestBatch, LabelsBody or AskBody
             What `parse` returned for it.
         """
         try:

@@ -17,11 +17,12 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from accous.checkpoint.files import MANIFEST_NAME, exclusive_lock
-from accous.exceptions import AccousError, CheckpointError, DataError, ParameterError
+from accous.exceptions import CheckpointError, DataError, ParameterError
 from accous.service.app import Service, make_app
 from accous.service.bodies import BatchReader, Limits
 from accous.service.interface import Gate, Tokens, read_token_file
@@ -294,7 +295,7 @@ class FollowedModel:
                 mark = self._mark()
                 if mark != self._seen:
                     self._reader, self._seen = self._load(), mark
-            except (AccousError, OSError):
+            except (Exception, pl.exceptions.PanicException):
                 LOGGER.exception("The model cannot be loaded again: the one before stays")
         os.kill(os.getpid(), signal.SIGTERM)
 

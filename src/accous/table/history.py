@@ -119,18 +119,18 @@ def _scrambled(number: int) -> int:
 
 
 MOST_POINTS = 512
-# To read metric and state costs as much as twenty rounds: they are read in each of the first 8 rounds, then four times
-# whenever the number of rounds has doubled, and at least in one of 256. So a short stream has a curve, and a long one
-# costs little.
+# To read metric and state costs as much as twenty rounds: they are read in each of the first 8 rounds, twice in
+# rounds 9 to 16, then four times whenever the number of rounds has doubled, and at least in one of 256. So a short
+# stream has a curve, and a long one costs little.
 _EARLY_ROUNDS, _LEAST_EVERY, _STRIDES = 8, 256, 4
 
 
 class History:
     """What happened in the rounds, in points that cover the same number of rounds each.
 
-    Counts are sums over a point's rounds. The metric is read in few of them, spread irregularly so that a periodic
-    stream shows no waves that are not there. Which ones are read depends on their numbers alone: a run that was
-    interrupted has the same history as one that was not.
+    Counts are sums over a point's rounds. The metric is read in few of them, spread irregularly so that a short period
+    of the stream shows as a little noise, not as slow waves. Which ones are read depends on their numbers alone: a run
+    that was interrupted has the same history as one that was not.
     """
 
     def __init__(self) -> None:
