@@ -94,7 +94,7 @@ def test_a_long_stream_is_held_in_pieces_and_its_predictions_do_not_wait_for_the
     n_pieces, n_stored = [], []
 
     def look(_record):
-        n_pieces.append(sum(isinstance(each, PendingRows) for each in gc.get_objects()))
+        n_pieces.append(sum(type(each) is PendingRows for each in gc.get_objects()))
         n_stored.append((job.store.next_id() - job.record.first_id) // ID_STEP)
 
     assert job.follow(on_round=look)

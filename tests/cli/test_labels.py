@@ -13,6 +13,7 @@ from accous.cli import main
 from accous.table.model import load_table_model, open_store
 from tests.budgets import rest_slow
 from tests.cli.late_labels import N_ROWS, adapt, labels, run, run_json, run_remarks, share_wrong, write
+from tests.cli.tables import fit_model
 
 pytestmark = pytest.mark.usefixtures("predicted_folder")
 FLIPPED = {"yes": "no", "no": "yes"}
@@ -258,10 +259,17 @@ def test_another_prediction_of_a_row_has_a_label_of_its_own(capsys):
 
 
 def test_a_store_that_is_damaged_is_said_in_one_sentence_and_can_be_removed(capsys):
-    Path("model/predictions.sqlite").write_bytes(b"SQLite format 3\0" + bytes(5000))
+    store = Path("model/predictions.sqlite")
+    store.write_bytes(b"SQLite format 3\0" + bytes(5000))
     for command in (["labels", "model", write(labels())], ["adapt", "model", "stream.csv", "-o", "x.csv", "-q"]):
         assert main(command) == 1
         assert "predictions.sqlite" in capsys.readouterr().err.splitlines()[-1]
-    Path("model/predictions.sqlite").unlink()
-    assert main(["adapt", "model", "stream.csv", "-o", "x.csv", "--key", "id", "-q"]) == 0
+    store.unlink()
+    again = ["adapt", "model", "stream.csv", "-o", "x.csv", "--key", "id", "-q"]
+    assert main(again) == 0
     assert run_json(capsys, "labels.csv")["counted"] == N_ROWS
+    store.write_bytes(store.read_bytes()[:63] + b"\1" + store.read_bytes()[64:])  # the version
+    assert main([*again, "--new", "--force"]) == 1
+    assert "an earlier accous: fit the model again" in capsys.readouterr().err
+    fit_model(Path(), pl.read_csv("reference.csv"), "--drop", "id", "--estimator", "linear")
+    assert main([*again, "--force"]) == 0

@@ -54,7 +54,6 @@ def remarks_of(reference: ReferenceTable) -> list[tuple[str, str | None]]:
     ("name", "values", "kind", "count"),
     [
         ("when", np.where(X > 0, "July", "August"), "calendar", "2 of the 12"),
-        ("Month", np.where(X > 0, "Feb", "Mar"), "calendar", "2 of the 12"),
         ("Month", np.array(["FEB", "Feb.", "mar"])[SHUFFLED % 3], "calendar", "2 of the 12"),
         ("on", np.where(X > 0, "mon", "tue"), "calendar", "2 of the 7"),
         ("time_of_year", np.where(X > 0, "Spring", "Summer"), "calendar", "2 of the 4"),
@@ -85,13 +84,10 @@ def test_parts_of_a_calendar_and_codes_stay_with_a_remark(name, values, kind, co
         ("ProductRelated", SHUFFLED % 40),
         ("age_of_user", 20 + SHUFFLED % 40),
         ("agent", SHUFFLED % 5),
-        ("season", 2010 + SHUFFLED % 3),
         ("income", INCOMES),
         ("id_photo_width", 600 + SHUFFLED % 50),
         ("temperature", ROWS / 20 + RANDOM.normal(size=N_ROWS)),
         ("hour", ROWS % 24),
-        ("model_year", 1990 + SHUFFLED % 30),
-        ("altitude", 1900 + SHUFFLED % 150),
         ("price", np.where(SHUFFLED % 2 == 0, 7e8, 8e8)),
         ("reading", 20241301 + SHUFFLED % 60),
     ],
@@ -234,6 +230,10 @@ LATE = [*DAYS[:10], DAYS[12], DAYS[10], DAYS[11], *DAYS[13:]]
         ({"month": [1 + row // 8 for row in range(N_DAYS)]}, {"categorical": ("month",)}, None),
         ({"weekday": [1 + row // 9 for row in range(N_DAYS)]}, {}, None),
         ({"at": [1_700_000_000 + 3_600 * row for row in range(N_DAYS)]}, {}, "at"),
+        *(({name: [1_700_000_000 + 3_600 * row for row in range(N_DAYS)]}, {}, None) for name in ("sum", "time_id")),
+        ({"at": [1_700_000_000.5 + 3_600 * row for row in range(N_DAYS)]}, {}, None),
+        ({"tenure_month": [1 + row // 8 for row in range(N_DAYS)]}, {}, None),
+        ({"loan_month": [1 + row // 3 for row in range(N_DAYS)]}, {}, None),
     ],
 )
 def test_which_date_column_gives_the_order(columns, choices, expected):
@@ -385,12 +385,9 @@ def test_less_than_a_day_or_a_week_is_remarked_on(hours, order, covered, as_text
     assert not remarks_on_span(pl.DataFrame({"step": [1, 2, 3]}), Order(OrderKind.TIMES, column="step"))
 
 
-def test_fit_tells_what_it_covers(capsys):
-    times = [START + timedelta(minutes=minute) for minute in range(60)]
-    values = [float(minute % 7) for minute in range(60)]
-    pl.DataFrame({"time": times, "x": values, "label": [value > 3 for value in values]}).write_csv("rows.csv")
-    assert main(["fit", "rows.csv", "--label", "label", "-o", "model", "--json"]) == 0
-    texts = [remark["text"] for remark in json.loads(capsys.readouterr().out)["remarks"]]
+def test_a_reference_tells_what_it_covers():
+    times = [str(START + timedelta(minutes=minute)) for minute in range(N_DAYS)]
+    texts = [remark.text for remark in read(table(time=times)).remarks]
     assert [text for text in texts if "2024-05-31 08:00 to 2024-05-31 08:59" in text]
 
 

@@ -68,10 +68,18 @@ def find_order(frame: pl.DataFrame, choices: Choices, *, is_ordered: bool | None
 
 def _counts_time(column: pl.Series) -> bool:
     """Whether numbers that rise or fall with the rows are times, or count months, quarters or weeks by their name."""
-    found, name = _numbers(column), _words_of(column.name)[-1]
+    found, words = _numbers(column), _words_of(column.name)
     if found is None or not follows_rows(found[0]):
         return False
-    return _are_times(column.name, found[1]) or any(name in cycle.names and cycle.whole == "year" for cycle in _CYCLES)
+    values = found[1]
+    if _are_times(column.name, values):
+        # Ids and amounts may be as large as Unix times. The numbers alone tell days, such as 20240531.
+        is_named = _TIME_WORD.fullmatch(words[-1]) and not _is_named_id(column.name, is_first=False)
+        return bool(values.min() < _FIRST_SECOND or (is_named and (values % 1.0 == 0.0).all()))
+    most = max((each.n_values for each in _CYCLES if words[-1] in each.names and each.whole == "year"), default=0)
+    # Months of a loan may be more than those of a year; if "month" is the whole name, they are those of some years.
+    fits = len(words) == 1 or (values.max() <= most and {"age", "duration", "tenure"}.isdisjoint(words))
+    return most > 0 and bool(fits)
 
 
 def _kept(frame: pl.DataFrame, choices: Choices) -> list[str]:
@@ -188,6 +196,7 @@ _EVENLY = 0.99
 _ID_WORDS = {"id", "ids", "idx", "index", "key", "row", "rownum", "rowid", "nr", "no", "number", "uid", "uuid", "guid"}
 _UNNAMED = re.compile(r"(unnamed(: ?\d+)?|column_\d+|_c0|__index_level_\d+__)?", re.IGNORECASE)
 _YEAR_NAMES = {"year", "yr", "yyyy"}
+_TIME_WORD = re.compile(r".*(time|date|stamp|seconds)|at|ts|dt|when|created|updated|epoch|unix|utc|ms|us|ns")
 _FIRST_SECOND, _LAST_SECOND = 6e8, 2.5e9  # 1989 and 2049, in seconds since 1970
 
 
@@ -268,11 +277,8 @@ def remarks_on_labels(frame: pl.DataFrame, plans: tuple[Any, ...], task: Task) -
 
 
 def _of_label(name: str, what: str) -> Remark:
-    text = (
-        f"Column {name!r} alone predicts {what}: if it is not known before the label is, leave it out with --drop "
-        f"{name}."
-    )
-    return Remark("label", name, text)
+    advice = f"if it is not known before the label is, leave it out with --drop {name}."
+    return Remark("label", name, f"Column {name!r} alone predicts {what}: {advice}")
 
 
 def _codes(plan: Any, column: pl.Series) -> FloatArray | None:
@@ -288,11 +294,8 @@ def _codes(plan: Any, column: pl.Series) -> FloatArray | None:
 
 
 def _sorted_by(name: str) -> Remark:
-    text = (
-        f"Column {name!r} rises or falls with the rows, and stays: if the rows are in order of time, say --ordered, "
-        "and it is left out."
-    )
-    return Remark("sorted", name, text)
+    advice = "if the rows are in order of time, say --ordered, and it is left out."
+    return Remark("sorted", name, f"Column {name!r} rises or falls with the rows, and stays: {advice}")
 
 
 def _numbers(column: pl.Series) -> tuple[FloatArray, FloatArray] | None:
@@ -585,11 +588,9 @@ def _remark_on_codes(column: pl.Series) -> Remark | None:
     values = _whole_numbers(column) if is_code else None
     if values is None or len(values) < _FEWEST_CODES or values[0] < 0:
         return None
-    text = (
-        f"Column {name!r} is called like a code and holds {len(values):,} different whole numbers, read as amounts: if "
-        f"they only name something, use --categorical {name} or --drop {name}."
-    )
-    return Remark("code", name, text)
+    what = f"is called like a code and holds {len(values):,} different whole numbers, read as amounts"
+    advice = f"if they only name something, use --categorical {name} or --drop {name}."
+    return Remark("code", name, f"Column {name!r} {what}: {advice}")
 
 
 def _words_of(name: str) -> list[str]:

@@ -17,7 +17,7 @@ from sklearn.base import clone, is_regressor
 from sklearn.dummy import DummyClassifier
 
 from accous.arrays import FloatArray, IntArray
-from accous.checkpoint.files import exclusive_lock
+from accous.checkpoint.files import exclusive_lock, remove_files
 from accous.diagnostics.coverage import FEWEST_ROWS_PER_CLASS
 from accous.diagnostics.evidence import Look, measure_evidence
 from accous.diagnostics.metrics import read_metric
@@ -75,6 +75,7 @@ from accous.table.readers import (
 )
 from accous.table.rows import write_rejects
 from accous.table.runs import chosen_columns, identify_file, require_free, require_separate_files
+from accous.table.store import STORE_FILES
 from accous.text import listed, require_choice
 
 # --- The offline stage on a table: read the reference, learn how to encode its columns, and hold rows out
@@ -535,6 +536,8 @@ class FitJob:
             folder.mkdir(parents=True, exist_ok=True)
             with exclusive_lock(folder, "accous fit"):
                 save_table_model(table_model, folder)
+                if options.force:
+                    remove_files(folder, STORE_FILES.__contains__)
         except OSError as error:
             raise CheckpointError(
                 f"Cannot write to {folder} ({error.strerror or error}): give another folder"

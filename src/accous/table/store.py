@@ -27,11 +27,11 @@ STORE_NAME = "predictions.sqlite"
 KEEP_DAYS, MOST_ROWS, MOST_FEATURES = 90, 1_000_000, 100_000
 """Days and rows that are kept, and of how many rows the features are: labels come for rows of the last weeks."""
 
-_APPLICATION, _VERSION, _MOST_BATCHES = 0x6163636F, 1, 1_000
+_APPLICATION, _VERSION, _MOST_BATCHES = 0x6163636F, 2, 1_000
 _LONGEST_VALUE, _SECONDS_TO_WAIT, _SECONDS_OF_DAY = 16 << 20, 10.0, 86_400
 # A journal that ends so names the journal of several databases, which SQLite would remove. This store is one alone.
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
-_BESIDE = ("-journal", "-wal", "-shm")
+STORE_FILES = tuple(STORE_NAME + ending for ending in ("", "-journal", "-wal", "-shm"))
 
 _SCHEMA = (
     """CREATE TABLE predictions (
@@ -86,7 +86,8 @@ _TYPES: dict[str, Any] = {
     "label_batch": pl.Int64,
 }
 _COLUMNS = ", ".join(f"p.{name}" for name in _TYPES)
-_FEWEST_OF_BLOCK, _MOST_OF_BLOCK, _BYTES_OF_BLOCK = 64, 4096, 4 << 20
+# JSON may need six bytes for one of a text: a block stays below the longest value.
+_FEWEST_OF_BLOCK, _MOST_OF_BLOCK, _BYTES_OF_BLOCK = 64, 4096, 2 << 20
 _IN_BLOCK = ("first_id", "last_id", "source", "learned", "day", "lines", "rounds", "keys", "predicted", "scores")
 
 
@@ -115,7 +116,7 @@ _ADVICE = "restore it from a copy, or remove it to go on without what was predic
 
 def _require_plain_files(path: Path) -> None:
     """Refuse links and what is no file, also under the names that SQLite uses beside this one."""
-    for name in (path.name, *(f"{path.name}{ending}" for ending in _BESIDE)):
+    for name in STORE_FILES:
         each = path.with_name(name)
         if each.is_symlink() or each.exists():
             descriptor = open_to_write(each, os.O_RDONLY)
@@ -167,9 +168,10 @@ def _require_schema(path: Path, connection: sqlite3.Connection) -> None:
         connection.execute("COMMIT")
         return
     numbers = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
-    if numbers[0] == _APPLICATION and numbers[1] > _VERSION:
-        raise CheckpointError(f"{path} was written by a newer accous: upgrade accous.")
-    if found != list(_SCHEMA) or numbers != [_APPLICATION, _VERSION]:
+    if numbers[0] == _APPLICATION and numbers[1] != _VERSION:
+        newer, earlier = "a newer accous: upgrade accous", "an earlier accous: fit the model again"
+        raise CheckpointError(f"{path} was written by {newer if numbers[1] > _VERSION else earlier}.")
+    if found != list(_SCHEMA) or numbers[0] != _APPLICATION:
         raise CheckpointError(f"{path} is no file that accous has written: {_ADVICE}.")
 
 
@@ -264,7 +266,7 @@ def _can_be_block(rows: pl.DataFrame) -> bool:
 def _pack_block(rows: pl.DataFrame) -> tuple[Any, ...]:
     first = rows.row(0, named=True)
     packed = (rows[name].to_numpy().astype("<i8").tobytes() for name in ("line", "round"))
-    texts = (json.dumps(rows[name].to_list()) for name in ("key", "predicted"))
+    texts = (json.dumps(rows[name].to_list(), ensure_ascii=False) for name in ("key", "predicted"))
     lists = b"".join(rows["scores"].to_list()), rows["features"].str.join("\n").item()
     return (first["id"], rows["id"][-1], first["source"], first["learned"], first["day"], *packed, *texts, *lists)
 
@@ -508,7 +510,8 @@ class Store:
         rows = rows.with_columns(learned=pl.lit(int(learned)), day=pl.lit(self._today()))
         with self.changing():
             if _can_be_block(rows):
-                longest = int(rows["features"].str.len_bytes().to_numpy().max())
+                sizes = pl.col("key", "predicted", "features").str.len_bytes(), pl.col("scores").bin.size()
+                longest = int(rows.select(pl.sum_horizontal(*sizes)).to_series().to_numpy().max())
                 size = min(_MOST_OF_BLOCK, max(1, _BYTES_OF_BLOCK // max(1, longest)))
                 self._insert("blocks", (*_IN_BLOCK, "features"), map(_pack_block, rows.iter_slices(size)))
             else:
