@@ -22,7 +22,7 @@ from accous.diagnostics.evidence import plot_backtest
 from accous.exceptions import DataError, DataWarning, MissingExtraError, ParameterError
 from accous.model.backtest import CUTS, FEWEST_ROWS
 from accous.model.order import read_order
-from accous.model.safeguards import STRICT
+from accous.model.safeguards import UNREPLAYED
 from tests.classifiers import customer_encoder, customers, drifting_batches, labelled_rows, run_rounds
 
 N_ROWS = 600
@@ -193,7 +193,7 @@ def test_without_evidence_the_adapted_model_has_to_be_clearly_better():
         model = AdaptiveClassifier(GaussianNB()).fit(X, y, order=True)
     assert model.backtest_.looks
     assert model.backtest_.evidence is None
-    assert model.rules_.guard is model.backtest_.guard is STRICT
+    assert model.rules_.guard is model.backtest_.guard is UNREPLAYED
 
 
 def test_traps_are_for_fit_to_name():

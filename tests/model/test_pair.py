@@ -16,7 +16,9 @@ from accous import AdaptiveClassifier, AdaptiveRegressor, OnlineDensityRatio, ba
 from accous.diagnostics.losses import read_loss
 from accous.exceptions import DataError, ParameterError
 from accous.model.heldout import Combination, combine, split_rows, tempered
+from accous.model.pair import make_trees
 from accous.model.predictors import EstimatorRecipe, sharing_fits
+from accous.model.safeguards import EVEN
 from accous.model.tasks import ClassTask, NumberTask
 from accous.validation import Bounds
 
@@ -25,6 +27,7 @@ RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(N, 4))
 LABELS = np.where(ROWS[:, 0] * ROWS[:, 1] + 0.7 * ROWS[:, 2] + 0.3 * RNG.normal(size=N) > 0.0, "yes", "no")
 NUMBERS = ROWS[:, 0] * ROWS[:, 1] + 2.0 * ROWS[:, 2] + 0.3 * RNG.normal(size=N)
+BOTH = [(AdaptiveClassifier, LABELS), (AdaptiveRegressor, NUMBERS)]
 LATER = np.random.default_rng(1).normal(size=(80, 4)) + 0.5
 HOLES = np.where(np.random.default_rng(2).random(ROWS.shape) < 0.05, np.nan, ROWS)
 
@@ -87,7 +90,7 @@ def test_a_row_far_out_is_predicted_as_one_at_the_bound_and_still_counts_as_outs
     assert own.predict_proba(far)[0, 0] != own.predict_proba(at_bound)[0, 0]
 
 
-@pytest.mark.parametrize(("kind", "y"), [(AdaptiveClassifier, LABELS), (AdaptiveRegressor, NUMBERS)])
+@pytest.mark.parametrize(("kind", "y"), BOTH)
 def test_linear_is_the_regression_on_clipped_rows_and_runs_on_from_a_file(tmp_path, kind, y):
     model, by_hand = kind("linear").fit(HOLES, y), kind().fit(clipped(HOLES, HOLES), y)
     later = np.where(LATER > 1.5, np.nan, 3.0 * LATER)
@@ -210,7 +213,8 @@ def test_numbers_too_and_held_out_predictions_are_those_of_earlier_rows():
     assert ((low < model.predict(LATER)) & (model.predict(LATER) < high)).all()
 
 
-def test_without_an_order_every_row_is_held_out_once():
+def test_without_an_order_every_row_is_held_out_once_and_few_rows_have_the_linear_predictor_alone():
+    assert AdaptiveClassifier("auto").fit(ROWS[:499], LABELS[:499]).combination_ == Combination(0.0)
     model = AdaptiveClassifier("auto").fit(ROWS, LABELS)
     held = model.held_out_
     assert sorted(held.rows.tolist()) == list(range(N))
@@ -230,9 +234,7 @@ def test_both_adapt_by_weights(share):
     assert not np.array_equal(model.predict_proba(LATER), before)
     weights = model.state_.fitted_weights
     linear = make_pipeline(StandardScaler(), LogisticRegression(tol=1e-10, max_iter=1000))
-    linear.fit(
-        clipped(ROWS, ROWS), LABELS, standardscaler__sample_weight=None, logisticregression__sample_weight=weights
-    )
+    linear.fit(clipped(ROWS, ROWS), LABELS, logisticregression__sample_weight=weights)
     if share == 0.0:
         assert np.allclose(model.predict_proba(LATER), linear.predict_proba(clipped(ROWS, LATER)), atol=1e-4)
     assert (model.estimator_.trees is None) == (share == 0.0)
@@ -240,7 +242,7 @@ def test_both_adapt_by_weights(share):
 
 
 @pytest.mark.parametrize("refit", ["auto", 3])
-@pytest.mark.parametrize(("kind", "y"), [(AdaptiveClassifier, LABELS), (AdaptiveRegressor, NUMBERS)])
+@pytest.mark.parametrize(("kind", "y"), BOTH)
 def test_saved_loaded_and_run_on_every_bit_is_the_same(tmp_path, kind, y, refit):
     model = kind("auto", refit=refit, random_state=0).fit(HOLES, y, order=refit == "auto")
     for start in range(0, 40, 5):
@@ -258,6 +260,12 @@ def test_saved_loaded_and_run_on_every_bit_is_the_same(tmp_path, kind, y, refit)
     assert model.performance() == other.performance()
 
 
+@pytest.mark.parametrize("refit", ["auto", 20, "always"])
+@pytest.mark.parametrize("estimator", ["auto", make_pipeline(StandardScaler(), HistGradientBoostingClassifier())])
+def test_without_a_known_order_trees_may_never_be_worse(estimator, refit):
+    assert AdaptiveClassifier(estimator, refit=refit).fit(ROWS, LABELS, order=False).rules_.guard is EVEN
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.parametrize("fewest_rows", [500, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", [AdaptiveClassifier, AdaptiveRegressor])
@@ -266,11 +274,6 @@ def test_scikit_learn_accepts_it(kind, fewest_rows, monkeypatch):
     # Trees bin their columns without weights, and folds are of rows: scikit-learn's own trees fail this too.
     excused = {"check_sample_weight_equivalence_on_dense_data": "rows are binned and held out without their weights"}
     assert len(check_estimator(kind("auto"), expected_failed_checks=excused)) > 40
-
-
-def test_few_rows_have_the_linear_predictor_alone():
-    model = AdaptiveClassifier("auto").fit(ROWS[:499], LABELS[:499])
-    assert (model.combination_.share, model.combination_.errors) == (0.0, ())
 
 
 def test_a_backtest_takes_it_and_other_names_are_refused():
@@ -300,6 +303,19 @@ def test_missing_values_reach_estimators_that_take_them_and_infinity_none():
     for estimator in ("auto", trees):
         with pytest.raises(DataError, match="infinity"):
             AdaptiveClassifier(estimator).fit(endless, LABELS)
+
+
+@pytest.mark.parametrize(("kind", "y"), BOTH)
+def test_columns_may_be_empty_where_trees_are_fitted(kind, y):
+    row = np.arange(N)[:, None]
+    early, alone = (np.where((np.arange(4) == 3) & (row < n_empty), np.nan, ROWS) for n_empty in (400, N - 1))
+    for weights, order in ((None, True), (1.0 * (row[:, 0] < 400), False)):
+        assert kind("auto").fit(early, y, weights, order=order).combination_.share > 0.0
+    for seed in range(4):  # each holds back other rows to decide when to stop
+        trees = make_trees("classifier" if y is LABELS else "regressor", seed)
+        trees.set_params(early_stopping=True, validation_fraction=0.5)
+        found = kind(trees).fit(alone, y).predict(LATER)
+        assert np.array_equal(found, trees.fit(ROWS[:, :3], y).predict(LATER[:, :3]))
 
 
 def test_missing_values_in_a_frame_of_the_stream_too():

@@ -46,6 +46,7 @@ def evidence(unexplained=0.0, drift=0.0, gain=0.0):
 def test_the_choice(found, guard):
     assert guards.choose_guard(found, "auto") is guard
     assert guards.choose_guard(found, "auto", has_trees=True) is (guards.EVEN if found is None else guard)
+    assert guards.choose_guard(found, "auto", may_matter=True) is (guards.UNREPLAYED if found is None else guard)
     assert guards.choose_guard(found, "always") is guards.FREE
     assert guards.choose_guard(found, "never") is guards.NEVER
 

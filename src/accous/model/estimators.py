@@ -735,7 +735,7 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
 
     def _make_rules(self, ratio: RatioEstimator) -> RoundRules:
         evidence = None if self.backtest_ is None else self.backtest_.evidence
-        may_matter, has_trees = self.order_.may_matter, self.erm_.keeps_first_fit
+        may_matter, has_trees = self.order_.may_matter, self.erm_.has_trees
         guard = choose_guard(evidence, self.adaptation, may_matter=may_matter, has_trees=has_trees)
         return RoundRules(
             erm=self.erm_,

@@ -162,6 +162,7 @@ class PairErm(WeightedErm):
         self.is_quick_to_cross_fit = all(part.is_quick_to_cross_fit for part in parts)
         self.is_slow_to_cross_fit = any(part.is_slow_to_cross_fit for part in parts)
         self.keeps_first_fit = any(part.keeps_first_fit for part in parts)
+        self.has_trees = any(part.has_trees for part in parts)
 
     def fit(self, weights: FloatArray, previous: PairOfRegressors | None) -> PairOfRegressors:
         """Fit both with these weights, the linear predictor from the previous one."""

@@ -97,6 +97,8 @@ class WeightedErm(ABC):
         Whether it takes so long that the risk is read from the last comparison with the fixed predictor.
     keeps_first_fit : bool
         Whether later fits depend on the first one, which is then the one with the base weights.
+    has_trees : bool
+        Whether it fits boosted trees.
     n_coefs : int
         Coefficients that widen the interval of an estimated loss.
     """
@@ -108,6 +110,7 @@ class WeightedErm(ABC):
     is_quick_to_cross_fit: bool = False
     is_slow_to_cross_fit: bool = False
     keeps_first_fit: bool = False
+    has_trees: bool = False
     n_coefs: int = 0
 
     @abstractmethod
@@ -151,6 +154,7 @@ class ForeignErm(WeightedErm):
     def __init__(self, estimator: Any, X: Any, task: Task) -> None:
         require_sample_weight(estimator, task.kind)
         self._estimator, self._X, self._y, self._task = estimator, X, task.truths, task
+        self.has_trees = _is_boosted(last_step(estimator))
         self._kept: tuple[bool, FloatArray, _FoldAnswers | None] | None = None
 
     def fit(self, weights: FloatArray, previous: Any) -> Any:
@@ -199,8 +203,18 @@ class ForeignErm(WeightedErm):
         given = {} if weights is None else {_sample_weight_name(estimator): weights.copy()}
         # Fit on copies: some estimators write into their input. Passing the weights by the step's name sends them to
         # the last step only.
+        X = own_copy(X, X)
+        if _is_boosted(estimator) and isinstance(X, np.ndarray) and X.dtype.kind == "f":
+            _fill_empty_columns(X, weights, estimator.min_samples_leaf)
         with config_context(enable_metadata_routing=False), one_openmp_thread_if_few(len(y)):
-            return estimator.fit(own_copy(X, X), y.copy(), **given)
+            return estimator.fit(X, y.copy(), **given)
+
+
+def _fill_empty_columns(X: FloatArray, weights: FloatArray | None, fewest: int) -> None:
+    """Fill columns that have too few numbers for a leaf: no tree splits them, but scikit-learn needs one to bin."""
+    is_missing = np.isnan(X)
+    is_read = ~is_missing if weights is None else ~is_missing & (weights > 0.0)[:, None]
+    X[is_missing & (is_read.sum(axis=0) < fewest)] = 0.0
 
 
 def require_sample_weight(estimator: Any, kind: str = "classifier") -> None:
@@ -258,6 +272,12 @@ _EXACT_BITS = 53
 _MOST_NODES = 256
 
 
+def _is_boosted(estimator: Any) -> bool:
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    return type(estimator) in (HistGradientBoostingClassifier, HistGradientBoostingRegressor)
+
+
 def can_be_revalued(estimator: Any) -> bool:
     """Whether the values of an estimator's leaves are those of the pass: its loss has a plain form, and no bounds.
 
@@ -266,9 +286,7 @@ def can_be_revalued(estimator: Any) -> bool:
     estimator : object
         Unfitted; only scikit-learn's histogram gradient boosting itself will do.
     """
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-
-    if type(estimator) not in (HistGradientBoostingClassifier, HistGradientBoostingRegressor):
+    if not _is_boosted(estimator):
         return False
     is_plain = estimator.loss in ("log_loss", "squared_error") and estimator.monotonic_cst is None
     has_few_leaves = estimator.max_leaf_nodes is not None and 2 * estimator.max_leaf_nodes - 1 <= _MOST_NODES
@@ -477,15 +495,10 @@ class EstimatorRecipe:
 
     def on(self, X: Any, task: Task) -> ForeignErm:
         """Return how to fit it on these rows."""
-        if self.keeps_splits and _is_boosted(self.estimator):
+        trees = self.estimator.steps[-1][1] if _is_pipeline(self.estimator) else self.estimator
+        if self.keeps_splits and can_be_revalued(trees):
             return BoostedErm(self.estimator, X, task, self.n_folds)
         return ForeignErm(self.estimator, X, task)
-
-
-def _is_boosted(estimator: Any) -> bool:
-    """Whether the estimator is, or ends in, boosted trees whose leaves can get new values."""
-    steps = getattr(estimator, "steps", None)
-    return can_be_revalued(steps[-1][1] if steps else estimator)
 
 
 class _Fold(NamedTuple):

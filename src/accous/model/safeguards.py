@@ -73,11 +73,9 @@ LENIENT = Guard(
     "The adapted model predicts unless it is clearly worse than the fixed model on the weighted reference.",
 )
 EVEN = Guard("even", "The adapted model predicts while it is no worse than the fixed model on the weighted reference.")
-STRICT = Guard(
-    "strict",
-    "The adapted model predicts only while it is clearly better than the fixed model on the weighted reference, "
-    "because rows of the reference differ from the rows before them.",
-)
+_STRICT = "The adapted model predicts only while it is clearly better than the fixed model on the weighted reference, "
+STRICT = Guard("strict", _STRICT + "because rows of the reference differ from the rows before them.")
+UNREPLAYED = Guard("strict", _STRICT + "because no replay of the reference could judge its gain.")
 OFF = Guard("off", "The fixed model predicts, because the backtest does not support adaptation.")
 # Adaptation did no harm in the backtest, but the estimates that would decide when to adapt were wrong there.
 DOUBTED = Guard(
@@ -112,7 +110,7 @@ def choose_guard(
     if adaptation != "auto":
         return FREE if adaptation == "always" else NEVER
     if evidence is None:
-        return STRICT if may_matter else EVEN if has_trees else LENIENT
+        return UNREPLAYED if may_matter else EVEN if has_trees else LENIENT
     if evidence.unexplained >= LARGEST_UNEXPLAINED:
         return DOUBTED if evidence.gain < 0.0 else OFF
     if evidence.drift < QUIET_DRIFT:
