@@ -42,8 +42,7 @@ def steps(*sizes: float, n_looks=30):
 
 
 def test_at_rest_there_is_no_event():
-    rng = np.random.default_rng(0)
-    assert looked(start_log(np.zeros(2)), 0.05 * rng.normal(size=(100, 2))).events == ()
+    assert looked(start_log(np.zeros(2)), 0.05 * np.random.default_rng(0).normal(size=(100, 2))).events == ()
 
 
 def test_every_jump_is_one_event_with_its_size_its_columns_and_its_time():

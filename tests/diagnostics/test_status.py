@@ -126,8 +126,7 @@ def test_advice_has_a_number():
     assert few.advice == Advice(Action.LABEL, 100)
     assert few.advice.command() == "accous ask MODEL STREAM -n 100 -o to_label.csv"
     assert few.advice.command("my model", "s.csv") == "accous ask 'my model' s.csv -n 100 -o to_label.csv"
-    undecided = state(ERROR, 0.14, 0.06, 0.26, "labels", fit=0.1, n_labels=30)
-    assert undecided.advice.n == 90
+    assert state(ERROR, 0.14, 0.06, 0.26, "labels", fit=0.1, n_labels=30).advice.n == 90
 
 
 def test_further_reasons_decide_nothing():

@@ -145,8 +145,7 @@ class ManyRowsOnly(GaussianNB):
 
 
 def test_an_estimator_that_cannot_be_fitted_on_a_part_is_not_verified():
-    model = AdaptiveClassifier(ManyRowsOnly()).fit(*exchangeable(), order=True)
-    assert model.backtest_ is None
+    assert AdaptiveClassifier(ManyRowsOnly()).fit(*exchangeable(), order=True).backtest_ is None
 
 
 MISSING = np.arange(N_ROWS) == 7

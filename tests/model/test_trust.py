@@ -138,8 +138,7 @@ def test_alpha_out_of_range(alpha):
 
 
 def test_no_rows_and_estimators_without_sets():
-    model = model_of(4)
-    assert model.predict_set(PROBE[:0]).shape == (0, 2)
+    assert model_of(4).predict_set(PROBE[:0]).shape == (0, 2)
     with pytest.raises(ParameterError, match="predict_proba"):
         AdaptiveClassifier(Perceptron()).fit(*labelled_rows()).predict_set(PROBE)
 

@@ -77,8 +77,7 @@ def test_only_the_last_rounds_are_kept():
     for number in range(n_rounds):
         log = noted(log, weights, number)
     assert sum(map(len, log.blocks)) < MAX_ROUNDS + 32
-    rows = log.rows()[-MAX_ROUNDS:]
-    assert rows[:, 0].tolist() == list(range(700, n_rounds))
+    assert log.rows()[-MAX_ROUNDS:][:, 0].tolist() == list(range(700, n_rounds))
 
 
 @pytest.mark.parametrize("n_rounds", [0, 1, 31, 32, 33, 34, 100])
