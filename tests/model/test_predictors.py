@@ -623,3 +623,9 @@ def test_a_rule_set_between_rounds_counts_as_after_saving(tmp_path):
         adapt_trees(each, 10, first=20)
     assert splits(model.state_.estimator) != splits(model.fixed_.estimator)
     np.testing.assert_array_equal(resumed.predict_proba(probe), model.predict_proba(probe))
+
+
+def test_a_row_is_predicted_alike_however_many_there_are():
+    X = np.random.default_rng(0).normal(size=(600, 17))
+    proba = AdaptiveClassifier().fit(X, X[:, 0] + X[:, 1] > 0.0).predict_proba
+    assert np.concatenate([proba(X[i : i + 3]) for i in range(0, 600, 3)]).tobytes() == proba(X).tobytes()

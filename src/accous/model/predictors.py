@@ -679,7 +679,7 @@ class LinearPredictor:
         """Return scores: one per row for two classes, otherwise one per row and class."""
         # The limit is large enough to change no answer and small enough that sums do not overflow.
         limited = np.maximum(X if self.bounds is None else self.bounds.clipped(X), -1e100)
-        scores = np.minimum(limited, 1e100, out=limited) @ self.coef_.T + self.intercept_
+        scores = by_row(np.minimum(limited, 1e100, out=limited), self.coef_) + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: FloatArray) -> FloatArray:
@@ -826,6 +826,11 @@ def deviations_of_columns(X: FloatArray, weights: FloatArray) -> FloatArray:
     return np.where(is_constant | (scales < 1.0 / _LARGEST_SCALE), 1.0, scales)
 
 
+def by_row(X: FloatArray, coef: FloatArray) -> FloatArray:
+    """Return ``X @ coef.T``, where no row's bits depend on how many others there are; those of BLAS do."""
+    return np.asarray(np.einsum("ij,kj->ik", np.ascontiguousarray(X), np.ascontiguousarray(coef)))
+
+
 def _to_probabilities(scores: FloatArray) -> FloatArray:
     """Return the probabilities of all classes from one score per row, or from one score per row and class."""
     if scores.shape[1] == 1:
@@ -869,7 +874,7 @@ class RidgePredictor:
         """Return the prediction for each row."""
         # The limit is large enough to change no answer and small enough that sums do not overflow.
         rows = X if self.bounds is None else self.bounds.clipped(X)
-        return np.asarray(np.clip(rows, -1e100, 1e100) @ self.coef_ + self.intercept_)
+        return np.asarray(by_row(np.clip(rows, -1e100, 1e100), self.coef_[None])[:, 0] + self.intercept_)
 
 
 class RidgeErm(LinearErm):
