@@ -6,7 +6,7 @@ at once or 2,000 rows later. It keeps the error on all rows of the stream beside
 boosted trees refitted by hand on the reference and the same labels, and (c) boosted trees on all labels of the last
 2,000 rows, and how many rows intervals at 90 % and sets of classes held. Cases that are kept are not run again.
 ``--long`` follows sets and intervals on up to 30,000 rows of each stream, around trees that are never refitted.
-Without either it writes the tables of ``docs/trust.md``.
+Without either it writes the tables of ``docs/explanation/labels.md`` and ``sets.md``.
 """
 
 from __future__ import annotations
@@ -314,7 +314,8 @@ def main() -> None:
             run_all(options.run or list(STREAMS))
     if options.long:
         follow_all(list(STREAMS))
-    fill("trust.md", {"labels": table(), "rules": rules_table(), "long run": long_table()})
+    fill("explanation/labels.md", {"labels": table(), "rules": rules_table()})
+    fill("explanation/sets.md", {"long run": long_table()})
 
 
 if __name__ == "__main__":
