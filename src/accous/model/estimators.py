@@ -1325,8 +1325,8 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         """Predict an interval for each row that holds the true number with probability 1 - alpha.
 
         The probability holds as long as the estimated ratio is right and P(y | x) stays. On real streams it often does
-        not (docs/explanation/sets.md). From 25 labels on, ``observe`` corrects the intervals: in the long run, 1 - alpha
-        of the labelled rows are inside, unless the stream keeps leaving all that was seen.
+        not (docs/explanation/sets.md). From 25 labels on, ``observe`` corrects the intervals: in the long run they hold
+        for 1 - alpha of the labelled rows, unless the stream keeps leaving all that was seen.
 
         The intervals are conformal, weighted by the current ratios: prediction plus and minus the weighted quantile of
         the residuals of the reference, from fits without the row. They are as wide where the noise is small as where it
