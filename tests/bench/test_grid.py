@@ -22,7 +22,7 @@ from accous.streams import GaussianStream
 from accous_bench import contenders
 from accous_bench.contenders import PROTOCOLS, Contender, get_contender
 from accous_bench.grid import (
-    Measures,
+    MeasurePlan,
     RoundScores,
     Run,
     _chosen_rounds,
@@ -51,7 +51,7 @@ def make_run(contender: str | Contender, *, n_rounds: int = 40, score_every: int
     options = {"n_reference": 80, "n_features": 3, **changes.pop("options", {})}
     dataset = changes.pop("dataset", "gaussian")
     setting = Setting(changes.pop("shift", "Squ"), changes.pop("batch_size", 3), n_rounds, 1, options)
-    return Run("test", get_problem(dataset), chosen, setting, Measures(score_every, **changes))
+    return Run("test", get_problem(dataset), chosen, setting, MeasurePlan(score_every, **changes))
 
 
 def test_a_run_agrees_with_the_obvious_loop() -> None:

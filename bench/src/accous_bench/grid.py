@@ -29,7 +29,7 @@ from accous_bench.contenders import PREDICT_FIRST, Contender, fit_on, rounds
 from accous_bench.problems import Problem, Setting, Stream
 
 __all__ = [
-    "Measures", "RoundScores", "Run", "WorkerDiedError", "append_row", "commit", "expected_excess_loss",
+    "MeasurePlan", "RoundScores", "Run", "WorkerDiedError", "append_row", "commit", "expected_excess_loss",
     "machine", "observed_loss", "read_rows", "repair", "run_grid", "run_one", "scored_rounds",
     "unfinished", "versions",
 ]  # fmt: skip
@@ -219,7 +219,7 @@ N_FRESH_ROWS = 2000
 
 
 @dataclass(frozen=True)
-class Measures:
+class MeasurePlan:
     """What to measure.
 
     Attributes
@@ -257,7 +257,7 @@ class Run:
     problem: Problem
     contender: Contender
     setting: Setting
-    measures: Measures
+    measures: MeasurePlan
     parameters: Mapping[str, Any] = field(default_factory=dict)
     protocol: str = PREDICT_FIRST
 
@@ -386,7 +386,7 @@ def _chosen_rounds(run: Run, n_rounds: int) -> tuple[NDArray[np.bool_], NDArray[
 class _Scorer:
     """Scores a model in a round with every measure that the stream and the model allow."""
 
-    def __init__(self, stream: Any, measures: Measures, *, has_risk: bool) -> None:
+    def __init__(self, stream: Any, measures: MeasurePlan, *, has_risk: bool) -> None:
         self._stream = stream
         self._measures = measures
         self._knows_ratio = hasattr(stream, "reference_ratio")

@@ -13,7 +13,7 @@ from typing import Any
 from accous.exceptions import AccousError, ParameterError
 from accous.text import did_you_mean, require_integer
 from accous_bench.contenders import FRESH_ROWS, PREDICT_FIRST, PROTOCOLS, get_contender
-from accous_bench.grid import Measures, Run
+from accous_bench.grid import MeasurePlan, Run
 from accous_bench.problems import NATURAL, SHIFTS, Problem, Setting, get_problem
 
 __all__ = ["Spec", "find_spec", "load_plugin", "prepare", "read_spec", "spec_folder", "spec_names"]
@@ -53,9 +53,9 @@ class Spec:
     parameters : mapping
         Parameters to set on a model, by contender name, such as ``refit`` or ``ratio__step_size``.
     score_every : int or None
-        See `Measures`; None scores about 2,000 rounds of a stream.
+        See `MeasurePlan`; None scores about 2,000 rounds of a stream.
     one_step_every : int
-        See `Measures`; 1 lets every contender run all rounds.
+        See `MeasurePlan`; 1 lets every contender run all rounds.
     points : int
         Number of points of the curves.
     record : tuple of str
@@ -155,8 +155,8 @@ class Spec:
             for seed, dataset, batch_size, n_rounds, shift, contender in cells
         ]
 
-    def _measures(self, n_rounds: int) -> Measures:
-        return Measures(
+    def _measures(self, n_rounds: int) -> MeasurePlan:
+        return MeasurePlan(
             score_every=self.score_every or max(1, n_rounds // _SCORED_ROUNDS),
             n_points=self.points,
             has_learner_weights="learner_weights" in self.record,

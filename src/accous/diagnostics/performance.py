@@ -76,7 +76,7 @@ class Labels:
 
     Attributes
     ----------
-    made : Predictions
+    made : PredictedRows
         What was predicted of them; -1 for a class without a probability.
     y : array of shape (n,)
         Numbers of classes, -1 for one that held-out rows do not have; or numbers.
@@ -153,7 +153,7 @@ class ClassCalibration:
 
     Attributes
     ----------
-    held_out : Predictions
+    held_out : PredictedRows
         Of rows of the reference by fits without them, in order of time if there is one.
     y : array of shape (n,)
         Their true classes.
@@ -223,7 +223,7 @@ class NumberCalibration:
 
     Attributes
     ----------
-    held_out : Predictions
+    held_out : PredictedRows
     y : array of shape (n,)
         Their true numbers.
     window : array of shape (n,)

@@ -333,7 +333,7 @@ def judge(
     metric : Metric
     now : Estimate
         From `accous.diagnostics.performance.estimate`.
-    history : History
+    history : StateHistory
     drift : float
         How far the recent rows are from the reference (`accous.diagnostics.drift.drift_strength`).
     tolerance : float

@@ -207,7 +207,7 @@ def backtest(
                 part = _safe_indexing(X, np.arange(first))
                 features = X if prepare is None else prepare(part)(X)
                 later |= _later_classes(model, labels, first)
-                for look, scale in _replay(model, _History(features, labels, weights), first, batch_size):
+                for look, scale in _replay(model, _LabelledPast(features, labels, weights), first, batch_size):
                     looks.append(look)
                     scales.append(scale)
                     on_progress((number + (look.stop - first) / (n_rows - first)) / len(cuts))
@@ -230,7 +230,7 @@ def _later_classes(model: Any, labels: NDArray[Any], first: int) -> set[str]:
 
 
 @dataclass(frozen=True)
-class _History:
+class _LabelledPast:
     """Labelled rows in order of time, as the replayed model reads them, with their base weights."""
 
     X: Any
@@ -259,7 +259,7 @@ def _read_history(X: Any, y: Any, sample_weight: Any, order: Any) -> tuple[Any, 
     return _safe_indexing(X, rows), labels[rows], weights[rows]
 
 
-def _replay(model: Any, history: _History, first: int, batch_size: int) -> Iterator[tuple[Look, LossScale]]:
+def _replay(model: Any, history: _LabelledPast, first: int, batch_size: int) -> Iterator[tuple[Look, LossScale]]:
     """Fit on the first rows, adapt on the others, and look after every block, on the scale of these rows."""
     y = history.y
     # The two predictors of "auto" are combined as in the model, if it knows how: what a replay held out of its few rows
@@ -291,7 +291,7 @@ def _replay(model: Any, history: _History, first: int, batch_size: int) -> Itera
         start = stop
 
 
-def _look(part: Any, history: _History, block: tuple[int, int], losses: FloatArray) -> Look:
+def _look(part: Any, history: _LabelledPast, block: tuple[int, int], losses: FloatArray) -> Look:
     start, stop = block
     losses_fixed = part.losses_on(history.y[start:stop], part.predict_fixed(history.rows(start, stop)))
     weights = history.weights[start:stop]

@@ -176,7 +176,7 @@ class PoolInUse(NamedTuple):
     given: Candidates
 
 
-class _Learned:
+class _LearnedRatio:
     """What was learned: the model as the compiled round knows it, or the ensemble and its pool, whichever is known."""
 
     __slots__ = ("ensemble", "in_use", "model")
@@ -186,7 +186,7 @@ class _Learned:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Keep what was learned and not what was read of it: reading changes no pickle."""
-        return _Learned, (None, self.ensemble, self.in_use) if self.model is None else (self.model,)
+        return _LearnedRatio, (None, self.ensemble, self.in_use) if self.model is None else (self.model,)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -205,7 +205,7 @@ class PooledRatio(LinearRatio):
 
     pooling_: RatioPool | None = field(init=False)
     _compiled: OneModelRounds | None = field(init=False)
-    _learned: _Learned = field(init=False)
+    _learned: _LearnedRatio = field(init=False)
     _seen_batch: SeenRows | tuple[OneModel, FloatArray, FloatArray] | None = field(init=False)
 
     @property
@@ -219,7 +219,7 @@ class PooledRatio(LinearRatio):
 
     @state_.setter
     def state_(self, state: Any) -> None:
-        self._learned = _Learned(None, state, self.in_use_ if "_learned" in vars(self) else None)
+        self._learned = _LearnedRatio(None, state, self.in_use_ if "_learned" in vars(self) else None)
 
     @property
     def coef_(self) -> FloatArray:
@@ -238,7 +238,7 @@ class PooledRatio(LinearRatio):
 
     @in_use_.setter
     def in_use_(self, in_use: PoolInUse | None) -> None:
-        self._learned = _Learned(None, self.state_, in_use)
+        self._learned = _LearnedRatio(None, self.state_, in_use)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -362,7 +362,7 @@ class PooledRatio(LinearRatio):
                 assert learned.in_use is not None
                 model = self._compiled.model_of(learned.ensemble, learned.in_use.state)
             after, of_batch = self._compiled.after(model, batch, step_size)
-            self._learned, self._seen_batch = _Learned(after), (model, *of_batch)
+            self._learned, self._seen_batch = _LearnedRatio(after), (model, *of_batch)
             return np.empty(0)
         if self.pooling_ is None or self.in_use_ is None:
             return super()._learn(X, batch, step_size)

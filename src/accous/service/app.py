@@ -403,11 +403,11 @@ def _endpoints(service: Service) -> list[Endpoint]:
     labels = "Count labels that arrived late, by the ids or keys of predictions, then learn from them."
     ask = "Choose rows to label among those that were predicted and learned from since the last time."
     found = [
-        post("/v1/predict", own.predict, "Predict rows; nothing is learned.", "read", "RowsToPredict", "Predictions",
+        post("/v1/predict", own.predict, "Predict rows; nothing is learned.", "read", "RowsToPredict", "PredictedBatch",
              ("include", "alpha")),
-        post("/v1/step", own.learn, "Predict rows, then learn from them.", "write", "RowsBody", "Predictions",
+        post("/v1/step", own.learn, "Predict rows, then learn from them.", "write", "RowsBody", "PredictedBatch",
              (key, "include", "alpha", "key")),
-        post("/v1/adapt", own.learn, "Learn from rows.", "write", "RowsBody", "Learned", (key, "key")),
+        post("/v1/adapt", own.learn, "Learn from rows.", "write", "RowsBody", "LearnedBatch", (key, "key")),
         post("/v1/ask", own.learn, ask, "write", "AskBody", "Asked", (key,)),
         post("/v1/labels", own.learn, labels, "write", "LabelsBody", "Counted", (key,)),
         post("/invocations", inference.invoke, "Predict, as MLflow's scoring server does.", "read", "Invocation"),

@@ -208,7 +208,7 @@ class Gate:
 # --- The forms of responses; those of requests are the types by which bodies are decoded
 
 
-class Predictions(msgspec.Struct):
+class PredictedBatch(msgspec.Struct):
     """Predictions, and what was asked for besides them."""
 
     round: int
@@ -221,7 +221,7 @@ class Predictions(msgspec.Struct):
     intervals: list[list[float | None]] = []
 
 
-class Learned(msgspec.Struct):
+class LearnedBatch(msgspec.Struct):
     """The round that was run, and its rows."""
 
     round: int
@@ -277,8 +277,8 @@ _TYPES = (
     RowsBody,
     LabelsBody,
     AskBody,
-    Predictions,
-    Learned,
+    PredictedBatch,
+    LearnedBatch,
     Counted,
     Asked,
     Error,
