@@ -26,6 +26,8 @@ COMMANDS_LEFT_OUT = {
         "accous bench run smoke --jobs 2": "takes minutes; tests/cli/test_bench.py runs it with fewer contenders",
         "accous bench run table3 --jobs 2": _HOURS,
         "accous bench report results/table3": _HOURS,
+        "accous bench run table3 --share 0.05 --contenders DANN,KMM -o again": _HOURS,
+        "accous bench report benchmarks/results/table3.json --repeated again": _HOURS,
     },
     DOCS / "cli.md": {
         "accous fit embeddings.npy --label labels.npy -o model/": "512 columns; tests/cli/test_embeddings.py has fewer",

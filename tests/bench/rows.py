@@ -34,8 +34,7 @@ def make_row(contender: str, seed: int, **changes: Any) -> dict[str, Any]:
         "ratio_error": None,
         "effective_sample_size": 400.0,
         "ratio_regret": None,
-        "seconds": 12.0,
-        "seconds_per_round": 0.0012,
+        "cpu_seconds": 12.0,
         "curve": {"round": [5000, 10_000], "error": [0.3, 0.2]},
         "learner_weights": None,
         "settings": {"contender": {"": "Model", "C": "1.0", "random_state": str(seed)}, "stream": "Stream()"},
@@ -54,7 +53,7 @@ def make_row(contender: str, seed: int, **changes: Any) -> dict[str, Any]:
 def make_failure(contender: str, seed: int, reason: str = "it broke", **changes: Any) -> dict[str, Any]:
     """One failed run, with the fields that the runner still writes."""
     row = make_row(contender, seed, status="failed", reason=reason, error=None, **changes)
-    for name in ("n_reference", "n_features", "n_rows", "curve", "learner_weights", "seconds_per_round"):
+    for name in ("n_reference", "n_features", "n_rows", "curve", "learner_weights"):
         row.pop(name)
     return row
 

@@ -108,6 +108,21 @@ def test_smoke_adapts_and_takes_seconds(names, forks):
     assert error["oracle"] < error["accous"] < error["FIX"]
 
 
+def test_a_sample_is_repeated_and_compared_with_what_is_stored(capsys):
+    compare = ["bench", "report", "stored.json", "--repeated", "again", "-o", "out", "--no-figures"]
+    assert main(["bench", "run", "mine.toml", "-q"]) == main(["bench", "report", "--no-figures"]) == 0
+    stored = Path("bench-report/aggregates.json").read_text()
+    error = json.loads(stored)["cells"][0]["contenders"][1]["error"][0]
+    Path("stored.json").write_text(stored.replace(f"[{error},", f"[{error + 0.25},"))
+    for share, found in (("0.4", ": the same"), ("0.9", "1 the same, the others within 25 points")):
+        assert main(["bench", "run", "mine.toml", "--share", share, "-o", "again"]) == main(compare) == 0
+        assert found in Path("out/report.md").read_text()
+    Path("stored.json").write_text(stored.replace('"accous"', '"other"'))
+    assert main(compare) == 1
+    assert "accous on gaussian, Lin, seed" in capsys.readouterr().err
+    assert main(["bench", "run", "mine.toml", "--share", "0"]) == 2
+
+
 # --- the report -------------------------------------------------------------------------------------------------
 
 

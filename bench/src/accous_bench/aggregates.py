@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,9 +19,9 @@ from accous.exceptions import DataError
 from accous_bench.problems import STUDIED
 
 __all__ = [
-    "MEASURES", "Aggregates", "CellKey", "Curve", "Outcome", "aggregate_rows", "cell_key", "curves_from_rows",
-    "latest_outcomes", "learner_weights_from_rows", "merge", "outcome_from_row", "read_aggregates",
-    "switching_period", "write_aggregates",
+    "MEASURES", "Aggregates", "CellKey", "Curve", "Outcome", "aggregate_rows", "cell_key", "compare",
+    "curves_from_rows", "latest_outcomes", "learner_weights_from_rows", "merge", "outcome_from_row",
+    "read_aggregates", "switching_period", "write_aggregates",
 ]  # fmt: skip
 
 # Number of digits to keep, so that a report from rows and one from a file of aggregates are the same.
@@ -32,8 +32,6 @@ MEASURES = {
     "ratio_error": 4,
     "effective_sample_size": 4,
     "ratio_regret": 6,
-    "seconds": 3,
-    "seconds_per_round": 3,
     "cpu_seconds": 3,
 }
 
@@ -66,8 +64,7 @@ class Outcome:
     is_done : bool
     reason : str or None
         Why the run failed.
-    error, risk, estimator_loss, ratio_error, effective_sample_size, ratio_regret, seconds, \
-            seconds_per_round, cpu_seconds : float or None
+    error, risk, estimator_loss, ratio_error, effective_sample_size, ratio_regret, cpu_seconds : float or None
         As in the benchmark's rows; None if unknown.
     spec : str
         The specification the run belongs to.
@@ -89,11 +86,19 @@ class Outcome:
     ratio_error: float | None
     effective_sample_size: float | None
     ratio_regret: float | None
-    seconds: float | None
-    seconds_per_round: float | None
     cpu_seconds: float | None
     spec: str
     finished: str
+
+    @property
+    def place(self) -> tuple[CellKey, str, int, int]:
+        """The fields that identify the run."""
+        return self.key, self.contender, self.seed, self.n_rounds
+
+    @property
+    def scores(self) -> tuple[float | None, ...]:
+        """Every measure but the time that it took."""
+        return tuple(getattr(self, name) for name in MEASURES if name != "cpu_seconds")
 
 
 def cell_key(row: Mapping[str, Any]) -> CellKey:
@@ -146,10 +151,9 @@ def latest_outcomes(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """Keep one run of each contender, seed and length in a cell: a finished one if there is one, then the latest."""
     kept: dict[tuple[CellKey, str, int, int], Outcome] = {}
     for outcome in outcomes:
-        place = (outcome.key, outcome.contender, outcome.seed, outcome.n_rounds)
-        before = kept.get(place)
+        before = kept.get(outcome.place)
         if before is None or (outcome.is_done, outcome.finished) >= (before.is_done, before.finished):
-            kept[place] = outcome
+            kept[outcome.place] = outcome
     return list(kept.values())
 
 
@@ -334,8 +338,9 @@ def _thinned(values: FloatArray, n_points: int) -> list[float | None]:
 
 # --- all of it, and its file ---
 
-_FORMAT = 1
+_FORMAT = 2
 _KIND = "accous benchmark aggregates"
+_ORIGIN = ("versions", "commits", "machines", "settings", "dates")
 
 
 @dataclass(frozen=True)
@@ -349,10 +354,9 @@ class Aggregates:
         Errors over time, averaged over seeds, if a figure shows them.
     learner_weights : list of Curve
         Weights of the learners over time, averaged over seeds.
-    provenance : dict
-        ``specs``, ``versions``, ``commits``, ``machines`` and ``settings``, with all values found; ``first``
-        and ``last``, dates; ``superseded``, the number of finished runs replaced by a later run with the same names but
-        other settings.
+    provenance : dict of str to dict
+        Of each contender: ``versions``, ``commits``, ``machines`` and ``settings``, with all values found; the first
+        and last of ``dates``; ``repeated``, if some of its runs were: see `compare`.
     """
 
     outcomes: list[Outcome]
@@ -375,27 +379,59 @@ def aggregate_rows(rows: Iterable[Mapping[str, Any]]) -> Aggregates:
     """
     rows = list(rows)
     done = [row for row in rows if row.get("status") == "done"]
-    outcomes = latest_outcomes(outcome_from_row(row) for row in _with_reference_size(rows))
-    n_superseded = len(done) - sum(outcome.is_done for outcome in outcomes)
     return Aggregates(
-        outcomes=outcomes,
+        outcomes=latest_outcomes(outcome_from_row(row) for row in _with_reference_size(rows)),
         curves=curves_from_rows(done),
         learner_weights=learner_weights_from_rows(done),
-        provenance=_merged([_provenance(row) for row in rows]) | {"superseded": n_superseded},
+        provenance=_merged(_provenance(row) for row in rows),
     )
 
 
 def merge(parts: Iterable[Aggregates]) -> Aggregates:
-    """Combine aggregates; if a run or curve occurs twice, the later one is kept."""
+    """Combine aggregates; if a run or curve occurs twice, the later one is kept, and so is where it comes from."""
     parts = list(parts)
+    outcomes = latest_outcomes(outcome for part in parts for outcome in part.outcomes)
+    kept = {id(outcome) for outcome in outcomes}
     curves = {curve.place: curve for part in parts for curve in part.curves}
     learner_weights = {curve.place: curve for part in parts for curve in part.learner_weights}
     return Aggregates(
-        outcomes=latest_outcomes(outcome for part in parts for outcome in part.outcomes),
+        outcomes=outcomes,
         curves=list(curves.values()),
         learner_weights=list(learner_weights.values()),
-        provenance=_merged([part.provenance for part in parts]),
+        provenance=_merged(_still_used(part, kept) for part in parts),
     )
+
+
+def _still_used(part: Aggregates, kept: set[int]) -> dict[str, dict[str, Any]]:
+    """Return the origin of the contenders of which at least one run is kept."""
+    used = {outcome.contender for outcome in part.outcomes if id(outcome) in kept}
+    return {name: origin for name, origin in part.provenance.items() if name in used}
+
+
+def compare(stored: Aggregates, repeated: Aggregates) -> Aggregates:
+    """Return the stored aggregates with a note, ``repeated``, in the provenance of every contender of repeated runs.
+
+    It has dates and commits, the number of ``runs``, how many gave the ``same`` scores in every digit that is kept, and
+    the ``largest`` difference of an error. A DataError if one of the runs failed or is not stored.
+    """
+    before, provenance = {one.place: one for one in stored.outcomes if one.is_done}, dict(stored.provenance)
+    for name, origin in repeated.provenance.items():
+        again = [one for one in repeated.outcomes if one.contender == name]
+        for one in again:
+            if not one.is_done or one.place not in before:
+                reason = one.reason or "there is no such run in the file"
+                raise DataError(f"{name} on {one.key.dataset}, {one.key.shift}, seed {one.seed}: {reason}.")
+        largest = max(abs((before[one.place].error or 0.0) - (one.error or 0.0)) for one in again)
+        n_same = sum(before[one.place].scores == one.scores for one in again)
+        note = {
+            "dates": origin["dates"],
+            "commits": origin["commits"],
+            "runs": len(again),
+            "same": n_same,
+            "largest": float(f"{largest:.3g}"),
+        }
+        provenance[name] = provenance[name] | {"repeated": note}
+    return replace(stored, provenance=provenance)
 
 
 def _with_reference_size(rows: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -404,18 +440,13 @@ def _with_reference_size(rows: list[Mapping[str, Any]]) -> list[Mapping[str, Any
     return [row if row.get("n_reference") else {**row, "n_reference": sizes.get(row.get("dataset"))} for row in rows]
 
 
-def _provenance(row: Mapping[str, Any]) -> dict[str, Any]:
+def _provenance(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return where one run comes from; the seed, which differs between runs, is not part of the settings."""
     described = (row.get("settings") or {}).get("contender")
-    return {
-        "specs": [row.get("spec")],
-        "versions": {name: [version] for name, version in sorted((row.get("versions") or {}).items())},
-        "commits": [row.get("commit")],
-        "machines": [row.get("machine")],
-        "first": row.get("finished"),
-        "last": row.get("finished"),
-        "settings": {str(row["contender"]): [_without_seed(described, row.get("seed"))]} if described else {},
-    }
+    versions = ", ".join(f"{name} {version}" for name, version in sorted((row.get("versions") or {}).items()))
+    settings = _without_seed(described, row.get("seed"))
+    found = zip(_ORIGIN, (versions, row.get("commit"), row.get("machine"), settings, row.get("finished")), strict=True)
+    return {str(row["contender"]): {name: _distinct([value]) for name, value in found}}
 
 
 def _without_seed(described: Any, seed: Any) -> str:
@@ -425,32 +456,26 @@ def _without_seed(described: Any, seed: Any) -> str:
             for name, value in described.items()
             if not name.endswith("random_state")
         )
-    return str(described).replace(f"random_state={seed}", "random_state=seed")
+    return str(described or "").replace(f"random_state={seed}", "random_state=seed")
 
 
 def _distinct(values: Iterable[Any]) -> list[str]:
     return list(dict.fromkeys(str(value) for value in values if value))
 
 
-def _merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return every value once, of the settings of a contender three at most."""
-    merged: dict[str, Any] = {"specs": _distinct(value for part in parts for value in part.get("specs", []))}
-    merged["versions"] = _distinct_by_name(parts, "versions")
-    for name in ("commits", "machines"):
-        merged[name] = _distinct(value for part in parts for value in part.get(name, []))
-    merged["first"] = min((part["first"] for part in parts if part.get("first")), default=None)
-    merged["last"] = max((part["last"] for part in parts if part.get("last")), default=None)
-    merged["settings"] = {name: values[:3] for name, values in _distinct_by_name(parts, "settings").items()}
-    merged["superseded"] = sum(part.get("superseded", 0) for part in parts)
+def _merged(parts: Iterable[Mapping[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Return every value of each contender once, of its settings three at most."""
+    merged: dict[str, dict[str, Any]] = {}
+    for part in parts:
+        for name, origin in part.items():
+            merged[name] = _joined(merged[name], origin) if name in merged else origin
     return merged
 
 
-def _distinct_by_name(parts: list[dict[str, Any]], field: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for part in parts:
-        for name, values in part.get(field, {}).items():
-            found[name] = _distinct([*found.get(name, []), *values])
-    return found
+def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    joined = one | other | {name: _distinct([*one[name], *other[name]]) for name in _ORIGIN}
+    dates = sorted(joined["dates"])
+    return joined | {"settings": joined["settings"][:3], "dates": [*dates[:1], *dates[-1:]]}
 
 
 def write_aggregates(aggregates: Aggregates, path: Path) -> None:
@@ -509,17 +534,8 @@ def _contender_record(name: str, outcomes: list[Outcome]) -> dict[str, Any]:
         values = [getattr(outcome, measure) for outcome in outcomes]
         if any(value is not None for value in values):
             record[measure] = values
-    known = [outcome.error for outcome in outcomes if outcome.error is not None]
-    if known:  # for readers of the file only; reading the file recomputes them
-        record["mean_error"] = _rounded(float(np.mean(known)))
-    if len(known) > 1:
-        record["std_error"] = _rounded(float(np.std(known, ddof=1)))
     failures = {str(index): outcome.reason for index, outcome in enumerate(outcomes) if not outcome.is_done}
     return record | ({"failed": failures} if failures else {})
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.6g}")
 
 
 def _once(values: list[Any]) -> Any:

@@ -22,22 +22,6 @@ __all__ = ["EXAMPLES", "bench", "report"]
 _SECONDS_BETWEEN_LINES = 20.0
 
 
-class _Progress:
-    """Counts finished runs, and says so now and then."""
-
-    def __init__(self, n_runs: int, console: Console) -> None:
-        self._console, self._n_runs, self._last_word = console, n_runs, time.monotonic()
-        self.n_finished = self._n_failed = 0
-
-    def note(self, row: dict[str, Any]) -> None:
-        self.n_finished += 1
-        self._n_failed += row["status"] == "failed"
-        if time.monotonic() - self._last_word > _SECONDS_BETWEEN_LINES:
-            failures = f", {self._n_failed} failed" if self._n_failed else ""
-            self._console.print(f"{self.n_finished} of {self._n_runs} runs finished{failures}")
-            self._last_word = time.monotonic()
-
-
 EXAMPLES = (
     "Examples: accous bench report results/table3 -o report; from the aggregates of an earlier report: "
     "accous bench report report/aggregates.json -o again"
@@ -53,6 +37,10 @@ _Inputs = Annotated[
 _ReportFolder = Annotated[
     Path, typer.Option("--output", "-o", help="Folder for the report; created if it does not exist.")
 ]
+_Repeated = Annotated[
+    Path | None,
+    typer.Option("--repeated", help="Folder of repeated runs: notes how many give the numbers of the inputs again."),
+]
 _HasFigures = Annotated[bool, typer.Option("--figures/--no-figures", help="Draw figures.")]
 _ErrorsOnly = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 
@@ -60,6 +48,7 @@ _ErrorsOnly = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors o
 def report(
     inputs: _Inputs = None,
     output: _ReportFolder = Path("bench-report"),
+    repeated: _Repeated = None,
     figures: _HasFigures = True,
     quiet: _ErrorsOnly = False,
 ) -> int:
@@ -70,18 +59,13 @@ def report(
     """
     from accous_bench.tables import write_report
 
-    for path in write_report(inputs or _default_folders(), output, has_figures=figures):
+    folders = inputs or sorted({path.parent for path in Path("results").glob("*/*.jsonl")})
+    if not folders:
+        raise ParameterError("There are no results here yet: pass a folder that accous bench run has written.")
+    for path in write_report(folders, output, has_figures=figures, repeated=repeated):
         if not quiet and path.suffix != ".png":
             typer.echo(path)
     return 0
-
-
-def _default_folders() -> list[Path]:
-    """Return the folders that accous bench run writes to by default."""
-    folders = sorted({path.parent for path in Path("results").glob("*/*.jsonl")})
-    if not folders:
-        raise ParameterError("There are no results here yet: pass a folder that accous bench run has written.")
-    return folders
 
 
 bench = typer.Typer(
@@ -103,15 +87,22 @@ _Jobs = Annotated[
     int, typer.Option("--jobs", "-j", help="Number of processes on this machine.", rich_help_panel="Where")
 ]
 _PART = "Only a part of the grid (several, separated by commas)"
-_Contenders = Annotated[str | None, typer.Option("--contenders", help="Only these contenders.", rich_help_panel=_PART)]
-_Datasets = Annotated[str | None, typer.Option("--datasets", help="Only these data sets.", rich_help_panel=_PART)]
-_Shifts = Annotated[str | None, typer.Option("--shifts", help="Only these shifts.", rich_help_panel=_PART)]
-_BatchSizes = Annotated[
-    str | None, typer.Option("--batch-sizes", help="Only these batch sizes.", rich_help_panel=_PART)
-]
-_Seeds = Annotated[str | None, typer.Option("--seeds", help="Only these seeds.", rich_help_panel=_PART)]
+
+
+def _part(option: str, what: str) -> Any:
+    return typer.Option(f"--{option}", help=f"Only these {what}.", rich_help_panel=_PART)
+
+
+_Contenders = Annotated[str | None, _part("contenders", "contenders")]
+_Datasets = Annotated[str | None, _part("datasets", "data sets")]
+_Shifts = Annotated[str | None, _part("shifts", "shifts")]
+_BatchSizes = Annotated[str | None, _part("batch-sizes", "batch sizes")]
+_Seeds = Annotated[str | None, _part("seeds", "seeds")]
 _Rounds = Annotated[
     int | None, typer.Option("--rounds", help="Number of rounds, instead of the spec's.", rich_help_panel=_PART)
+]
+_Share = Annotated[
+    float, typer.Option("--share", help="Only this random share of each contender's runs.", rich_help_panel=_PART)
 ]
 _Protocol = Annotated[
     str | None,
@@ -167,6 +158,7 @@ def run(
     batch_sizes: _BatchSizes = None,
     seeds: _Seeds = None,
     rounds: _Rounds = None,
+    share: _Share = 1.0,
     protocol: _Protocol = None,
     quiet: _Quiet = False,
     as_json: _AsJson = False,
@@ -194,7 +186,7 @@ def run(
     prepare(wanted, tell=lambda remark: remarks.print(remark, soft_wrap=True))
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(folder, "accous bench run"):
-        return _run_missing(wanted.runs(), folder / f"{wanted.name}.jsonl", jobs, remarks, as_json=as_json)
+        return _run_missing(wanted.runs(share), folder / f"{wanted.name}.jsonl", jobs, remarks, as_json=as_json)
 
 
 def _run_missing(runs: list[Run], file: Path, jobs: int, remarks: Console, *, as_json: bool) -> int:
@@ -202,12 +194,20 @@ def _run_missing(runs: list[Run], file: Path, jobs: int, remarks: Console, *, as
 
     left = unfinished(runs, file)
     remarks.print(f"{len(left)} of {len(runs)} runs to do, results in {file}", soft_wrap=True)
-    progress = _Progress(len(left), remarks)
+    has_failed, spoken = list[bool](), [time.monotonic()]
+
+    def count(row: dict[str, Any]) -> None:
+        has_failed.append(row["status"] == "failed")
+        if time.monotonic() - spoken[-1] > _SECONDS_BETWEEN_LINES:
+            failures = f", {sum(has_failed)} failed" if any(has_failed) else ""
+            remarks.print(f"{len(has_failed)} of {len(left)} runs finished{failures}")
+            spoken.append(time.monotonic())
+
     try:
-        run_grid(left, file, n_jobs=jobs, on_row=progress.note)
+        run_grid(left, file, n_jobs=jobs, on_row=count)
     except KeyboardInterrupt:
         remarks.print(
-            f"Stopped: {progress.n_finished} of {len(left)} runs are finished and kept. Run it again to continue."
+            f"Stopped: {len(has_failed)} of {len(left)} runs are finished and kept. Run it again to continue."
         )
         raise
     wanted = {run.identity() for run in runs}

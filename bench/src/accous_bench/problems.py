@@ -84,6 +84,11 @@ class Setting:
         if self.moves is None:
             object.__setattr__(self, "moves", SHIFTS.get(self.shift))
 
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """Keywords that all streams take."""
+        return {"n_rounds": self.n_rounds, "batch_size": self.batch_size, "random_state": self.seed}
+
     def path(self, period: int | None = None) -> Shift:
         """Return how alpha moves; a period that is given is that of Squ and Sin."""
         assert self.moves is not None
@@ -180,7 +185,8 @@ def _features(name: str, labelled: IntArray, labels: IntArray, seed: int, option
 @lru_cache(maxsize=2)  # the runs of a seed follow each other, whatever their shifts and contenders
 def _mixed_features(name: str, n_reference: int, seed: int, options: tuple[tuple[str, Any], ...]) -> FloatArray:
     places = np.arange(sum(map(len, _pool_labels(name))))[:, None]
-    rows, labels = _mixture(name, places, LinearShift(), 1, 1, n_reference, seed).reference()
+    sizes = {"n_rounds": 1, "batch_size": 1, "n_reference": n_reference, "random_state": seed}
+    rows, labels = _mixture(name, places, LinearShift(), **sizes).reference()
     return _features(name, rows[:, 0], labels, seed, dict(options))
 
 
@@ -190,21 +196,11 @@ def _pool_labels(name: str) -> tuple[IntArray, IntArray]:
     return pair.first.labels, pair.second.labels
 
 
-def _mixture(
-    name: str, rows: NDArray[Any], shift: Shift, batch_size: int, n_rounds: int, n_reference: int, seed: int
-) -> MixtureStream:
+def _mixture(name: str, rows: NDArray[Any], shift: Shift, **sizes: Any) -> MixtureStream:
     """Mix the rows of both pools; which rows are the reference depends only on the seed and the number of rows."""
     first, second = _pool_labels(name)
-    return MixtureStream(
-        (rows[: len(first)], first),
-        (rows[len(first) :], second),
-        shift,
-        n_rounds=n_rounds,
-        batch_size=batch_size,
-        n_reference=n_reference,
-        alpha_0=ALPHA_0,
-        random_state=seed,
-    )
+    pools = (rows[: len(first)], first), (rows[len(first) :], second)
+    return MixtureStream(*pools, shift, alpha_0=ALPHA_0, **sizes)
 
 
 def _mixed(name: str, title: str) -> Problem:
@@ -214,9 +210,7 @@ def _mixed(name: str, title: str) -> Problem:
         options = dict(setting.options)
         n_reference, period = options.pop("n_reference", N_REFERENCE), options.pop("period", None)
         features = _mixed_features(name, n_reference, setting.seed, tuple(sorted(options.items())))
-        return _mixture(
-            name, features, setting.path(period), setting.batch_size, setting.n_rounds, n_reference, setting.seed
-        )
+        return _mixture(name, features, setting.path(period), n_reference=n_reference, **setting.sizes)
 
     options = ("n_reference", "n_components", "backbone", "period")
     return Problem(name, title, MIXED, make, options, lambda: _embeddings(name), PATIENCE)
@@ -282,30 +276,12 @@ SPLITS = ("fixed", "seed")
 """How a table is split in two: the same way in all runs, or anew for each seed."""
 
 
-def _gaussian(geometry: str) -> Callable[[Setting], GaussianStream]:
-    def make(setting: Setting) -> GaussianStream:
-        options = dict(setting.options)
-        return GaussianStream(
-            setting.path(options.pop("period", None)),
-            geometry=geometry,
-            n_rounds=setting.n_rounds,
-            batch_size=setting.batch_size,
-            alpha_0=ALPHA_0,
-            random_state=setting.seed,
-            **options,
-        )
+def _simulated(kind: Callable[..., Any], **fixed: Any) -> Callable[[Setting], Any]:
+    def make(setting: Setting) -> Any:
+        options = {**fixed, **setting.options}
+        return kind(setting.path(options.pop("period", None)), **setting.sizes, **options)
 
     return make
-
-
-def _moving(setting: Setting) -> MovingGaussianStream:
-    return MovingGaussianStream(
-        setting.path(),
-        n_rounds=setting.n_rounds,
-        batch_size=setting.batch_size,
-        random_state=setting.seed,
-        **setting.options,
-    )
 
 
 def _is_day(hours: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -329,18 +305,12 @@ def _halved(name: str, title: str, suffix: str = "", **defaults: Any) -> Problem
         split = options.pop("split")
         if split not in SPLITS:
             raise ParameterError(f"split must be one of {', '.join(SPLITS)}, got {split!r}.")
-        keywords = {
-            "n_rounds": setting.n_rounds,
-            "batch_size": setting.batch_size,
-            "random_state": setting.seed,
-            **options,
-        }
-        shift = setting.path(keywords.pop("period", None))
+        shift = setting.path(options.pop("period", None))
         first, second = _halves(name, setting.seed if split == "seed" else 0)
         # Scale the columns with statistics of the reference only, as in a real deployment.
-        scaler = StandardScaler().fit(MixtureStream(first, second, shift, **keywords).reference()[0])
+        scaler = StandardScaler().fit(MixtureStream(first, second, shift, **setting.sizes, **options).reference()[0])
         pools = [(scaler.transform(X), y) for X, y in (first, second)]
-        return MixtureStream(pools[0], pools[1], shift, **keywords)
+        return MixtureStream(pools[0], pools[1], shift, **setting.sizes, **options)
 
     options = ("n_reference", "alpha_0", "split", "period")
     return Problem(name + suffix, title, MIXED, make, options, lambda: _halves(name, 0))
@@ -408,15 +378,15 @@ _PROBLEMS = {
     problem.name: problem
     for problem in (
         Problem(
-            "gaussian", "Gaussians (reconstructed)", (*MIXED, *STUDIED), _gaussian("reconstructed"),
+            "gaussian", "Gaussians (reconstructed)", (*MIXED, *STUDIED), _simulated(GaussianStream),
             ("angle", "n_features", "n_reference", "period"),
         ),
         Problem(
-            "gaussian_published", "Gaussians (as published)", MIXED, _gaussian("published"),
+            "gaussian_published", "Gaussians (as published)", MIXED, _simulated(GaussianStream, geometry="published"),
             ("n_features", "n_reference", "period"),
         ),
         Problem(
-            "moving_gaussian", "One moving Gaussian", ("fixed path", "growing path"), _moving,
+            "moving_gaussian", "One moving Gaussian", ("fixed path", "growing path"), _simulated(MovingGaussianStream),
             ("distance", "n_features", "n_reference"),
         ),
         _halved("diabetes", "Diabetes"),

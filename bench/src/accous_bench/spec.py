@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import random
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -137,11 +139,16 @@ class Spec:
         parts: dict[str, Any] = {key: tuple(entries) for key, entries in chosen.items()}
         return replace(self, **parts)
 
-    def runs(self) -> list[Run]:
-        """Return all runs, one seed after the other, so that the first results are a complete, smaller benchmark."""
-        cells = itertools.product(
-            self.seeds, self.datasets, self.batch_sizes, self.rounds, self.shifts, self.contenders
-        )
+    def runs(self, share: float = 1.0) -> list[Run]:
+        """Return the runs, one seed after the other, so that the first results are a complete, smaller benchmark.
+
+        With a share below 1, only so many of each contender's, at least one: a random sample, each time the same.
+        """
+        if not 0.0 < share <= 1.0:
+            raise ParameterError(f"share must be above 0 and at most 1, got {share!r}.")
+        streams = list(itertools.product(self.seeds, self.datasets, self.batch_sizes, self.rounds, self.shifts))
+        n_drawn = math.ceil(share * len(streams))
+        drawn = {name: set(random.Random(name).sample(range(len(streams)), n_drawn)) for name in self.contenders}
         return [
             Run(
                 self.name,
@@ -152,7 +159,9 @@ class Spec:
                 self.parameters.get(contender, {}),
                 self.protocol,
             )
-            for seed, dataset, batch_size, n_rounds, shift, contender in cells
+            for place, (seed, dataset, batch_size, n_rounds, shift) in enumerate(streams)
+            for contender in self.contenders
+            if place in drawn[contender]
         ]
 
     def _measures(self, n_rounds: int) -> MeasurePlan:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
@@ -18,7 +18,7 @@ from typing import Any
 
 from accous.exceptions import DataError, ParameterError
 from accous.text import count
-from accous_bench.aggregates import Aggregates, aggregate_rows, merge, read_aggregates, write_aggregates
+from accous_bench.aggregates import Aggregates, aggregate_rows, compare, merge, read_aggregates, write_aggregates
 from accous_bench.contenders import ENSEMBLE, LIMIT, ORACLE, OURS, PAPER_CONTENDERS, PREDICT_FIRST, UNWEIGHTED
 from accous_bench.grid import read_rows
 from accous_bench.paper import PAPER_CELLS, is_papers_length, paper_result
@@ -380,7 +380,9 @@ def read_inputs(paths: Sequence[Path]) -> Aggregates:
     return aggregates
 
 
-def write_report(paths: Sequence[Path], output: Path, *, has_figures: bool = True) -> list[Path]:
+def write_report(
+    paths: Sequence[Path], output: Path, *, has_figures: bool = True, repeated: Path | None = None
+) -> list[Path]:
     """Write ``report.md``, ``tables/*.csv``, ``figures/*`` and ``aggregates.json`` into a folder; return the files.
 
     Parameters
@@ -390,19 +392,25 @@ def write_report(paths: Sequence[Path], output: Path, *, has_figures: bool = Tru
     output : Path
         Created if it does not exist; files of an earlier report are replaced.
     has_figures : bool, default=True
+    repeated : Path, optional
+        Folder of repeated runs, which are compared with the others.
     """
     from accous_bench.figures import draw_figures
 
     aggregates = read_inputs(paths)
+    if repeated is not None:
+        aggregates = compare(aggregates, read_inputs([repeated]))
     tables = report_tables(aggregates)
     figures = draw_figures(aggregates) if has_figures else []
     files = [output / "report.md", output / "aggregates.json"]
     output.mkdir(parents=True, exist_ok=True)
-    parts = ["# Benchmark report", _bullets(_origin(aggregates).values()), LEGEND]
+    specs = ", ".join(dict.fromkeys(outcome.spec for outcome in aggregates.outcomes))
+    origin = origin_table({specs: aggregates})
+    parts = ["# Benchmark report", _bullets("; ".join(row) for row in origin.rows), LEGEND]
     parts += [table.markdown() for table in tables]
     parts += [f"![{_escaped(one.caption)}](figures/{one.name}.png)\n\n*{_escaped(one.caption)}*" for one in figures]
-    settings = aggregates.provenance["settings"]
-    parts += ["Settings:", _bullets(f"{name}: {one}" for name, found in settings.items() for one in found)]
+    settings = [f"{name}: {one}" for name, each in aggregates.provenance.items() for one in each["settings"]]
+    parts += ["Settings:", _bullets(settings)]
     files[0].write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     write_aggregates(aggregates, files[1])
     files += [table.write_csv(output / "tables") for table in tables]
@@ -414,18 +422,34 @@ def write_report(paths: Sequence[Path], output: Path, *, has_figures: bool = Tru
     return files
 
 
-def _origin(aggregates: Aggregates) -> dict[str, str]:
-    """Return where the numbers come from: runs, dates, machine, versions."""
-    origin = aggregates.provenance
-    n_failed = sum(not outcome.is_done for outcome in aggregates.outcomes)
-    days = sorted({(origin[name] or DASH)[:10] for name in ("first", "last")})
-    return {
-        "runs": count(len(aggregates.outcomes), "run") + (f", {n_failed} failed" if n_failed else ""),
-        "dates": " to ".join(days),
-        "machine": ", ".join(origin["machines"]) or DASH,
-        "commits": ", ".join(origin["commits"]) or DASH,
-        "versions": ", ".join(f"{name} {' or '.join(found)}" for name, found in origin["versions"].items()),
-    }
+def origin_table(found: Mapping[str, Aggregates]) -> Table:
+    """Return where the numbers of each spec come from: contenders that ran on the same days at the same commits."""
+    rows = []
+    for spec, aggregates in found.items():
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for name, origin in aggregates.provenance.items():
+            groups.setdefault(_origin(origin), []).append(name)
+        for origin, names in groups.items():
+            outcomes = [outcome for outcome in aggregates.outcomes if outcome.contender in names]
+            n_failed = sum(not outcome.is_done for outcome in outcomes)
+            runs = count(len(outcomes), "run") + (f", {n_failed} failed" if n_failed else "")
+            rows.append([spec, ", ".join(names), runs, *origin])
+    headings = ["spec", "contenders", "runs", "dates", "machine", "commits", "versions", "repeated"]
+    return Table("origin", "Where the numbers come from", headings, rows)
+
+
+def _origin(origin: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return dates, machine, commits, versions, and how the repeated runs of a contender compare."""
+    words = DASH
+    if note := origin.get("repeated"):
+        words = f"{note['runs']} on {_days(note)} at {', '.join(note['commits'])}: "
+        apart = f"{note['same']} the same, the others within {100.0 * note['largest']:.2g} points"
+        words += "the same" if note["same"] == note["runs"] else apart
+    return _days(origin), *(", ".join(origin[each]) or DASH for each in ("machines", "commits", "versions")), words
+
+
+def _days(origin: Mapping[str, Any]) -> str:
+    return " to ".join(dict.fromkeys(date[:10] for date in origin["dates"])) or DASH
 
 
 # --- the pages of the documentation ---
@@ -439,9 +463,11 @@ LEGEND = (
     "rounds and not tested. ms is processor time a round."
 )
 _COMMANDS = (
-    "`accous bench run SPEC` runs a spec. `accous bench report results/SPEC -o report` writes `aggregates.json`, which "
-    "is kept as `benchmarks/results/SPEC.json`. `python -m accous_bench.tables docs benchmarks/results` writes every "
-    "page of results from these files. Every contender's settings: [CSV](settings.csv)."
+    "`accous bench run SPEC` runs a spec. `accous bench report results/SPEC -o report` writes `aggregates.json`, "
+    "kept as `benchmarks/results/SPEC.json`. Where a run takes long, `accous bench run SPEC --share 0.05 -o again` "
+    "repeats a random sample, and `accous bench report benchmarks/results/SPEC.json --repeated again -o report` notes "
+    'how many give the same numbers, in the column "repeated". `python -m accous_bench.tables docs benchmarks/results` '
+    "writes every page of results from these files. Every contender's settings: [CSV](settings.csv)."
 )
 _SHOWN = re.compile(
     r"table3/comparison-gaussian-1000|natural/drift|regret/regret-.*|figures/switches-.*|weights/weights-.*squ64.*|"
@@ -497,20 +523,15 @@ def _write_spec_page(docs: Path, name: str, aggregates: Aggregates, has_figures:
 
 def _write_settings(folder: Path, found: dict[str, Aggregates]) -> Path:
     """Write how to read the tables, where the numbers come from, and every contender's settings as CSV."""
-    origins = {name: _origin(aggregates) for name, aggregates in found.items()}
-    headings = ["spec", *next(iter(origins.values()))]
-    origin = Table(
-        "origin", "Where the numbers come from", headings, [[name, *o.values()] for name, o in origins.items()]
-    )
     rows = [
         [name, contender, " ".join(one.split())]
         for name, aggregates in found.items()
-        for contender, each in aggregates.provenance["settings"].items()
-        for one in each
+        for contender, origin in aggregates.provenance.items()
+        for one in origin["settings"]
     ]
     Table("settings", "", ["spec", "contender", "settings"], rows).write_csv(folder)
     page = folder / "settings.md"
-    parts = ["# Settings and commands", LEGEND, _COMMANDS, origin.markdown()]
+    parts = ["# Settings and commands", LEGEND, _COMMANDS, origin_table(found).markdown()]
     page.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     return page
 
