@@ -379,12 +379,18 @@ def test_blocks_without_labels_are_bet_on_once_the_status_was_read(model):
     assert model.state_.alarm is None
     before = model.status_
     run_rounds(model, 10, seed=2)
-    watch = model.state_.alarm
+    watch = model.current().alarm
     assert not before.alarm
     assert watch.n_closed == model.state_.recent.n_closed == 6
     assert watch.process.rounds == 6
-    plain = run_rounds(model, 30, seed=3).state_.alarm.process.stakes
-    assert max(plain) < 0.5  # on a standing stream the money dwindles
+    seldom, often = copy(model), copy(model)
+    for number in range(30):
+        run_rounds(seldom, 1, seed=number)
+        _ = run_rounds(often, 1, seed=number).status_
+    watch = seldom.current().alarm
+    assert watch.n_closed > seldom.state_.alarm.n_closed  # several blocks are bet on together
+    assert watch.process == often.current().alarm.process
+    assert max(watch.process.stakes) < 0.5  # on a standing stream the money dwindles
 
 
 def test_the_history_notes_what_was_read_after_a_round(model, tmp_path):

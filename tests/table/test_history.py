@@ -126,9 +126,9 @@ def test_a_period_near_a_block_makes_no_slow_waves(every):
 
 
 def test_a_short_stream_has_a_curve_and_a_long_one_few_readings():
-    """Each of the first 8 rounds, then 4 whenever the rounds have doubled (first 2), and at least one of 256."""
+    """Each of the first 8 rounds, then 2 whenever the rounds have doubled, and at least one of 512."""
     rising, history = Rising(), History()
     for rising.number in range(1, 4097):
         history.add(rising, 1)
     per_part = np.histogram(rising.read, bins=np.add([0, 8, 16, 32, 512, 1024, 2048, 4096], 0.5))[0]
-    assert per_part.tolist() == [8, 2, 4, 16, 4, 4, 8]
+    assert per_part.tolist() == [8, 2, 2, 8, 2, 2, 4]

@@ -280,6 +280,14 @@ def test_labelled_rows_and_ids_with_gaps_are_stored_one_by_one():
         assert n_kept_as(store) == (103, 0)
 
 
+def test_numbers_and_texts_of_a_struct_come_back_as_its_json():
+    frame = pl.DataFrame({"x": [0.1, None, -1e300], "text": ["a\nb", None, "\u0444"], "key": [1.0, 2.0, 3.0]})
+    with fresh() as store:
+        store.add_predictions(rows(ids_from(10**14, 3), features=frame.to_struct()), learned=True)
+        found = give(store, {str(10**14 + 2 * number): "yes" for number in range(3)}, by="id").rows["features"]
+    assert found.to_list() == frame.to_struct().struct.json_encode().to_list()
+
+
 def test_a_block_goes_when_all_of_its_rows_may(is_in_blocks):
     with fresh() as store:
         _ = add(store, 10), add(store, 10)
@@ -444,6 +452,7 @@ def require_one_sentence(folder: Path) -> None:
         "UPDATE blocks SET predicted = '{}'",
         "UPDATE blocks SET scores = 'text'",
         "UPDATE blocks SET features = CAST(x'ff' AS TEXT)",
+        "UPDATE blocks SET features = CAST('{\"x\": null}' || x'0a00' AS BLOB)",
     ],
 )
 def test_values_of_other_types_are_one_sentence(tmp_path, statement):

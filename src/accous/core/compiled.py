@@ -138,7 +138,7 @@ def _as_written(function: Function) -> Function:
 
 def _with_cache(function: Function, *, nogil: bool) -> Any:
     try:
-        return njit(cache=True, nogil=nogil, **_OPTIONS)(function)
+        return njit(cache=True, nogil=nogil, no_cfunc_wrapper=True, **_OPTIONS)(function)
     except RuntimeError as error:
         # Neither the source folder nor the user's cache folder is writable: compile in memory.
         if "no locator" not in str(error):

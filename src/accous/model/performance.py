@@ -295,14 +295,20 @@ class AlarmWatch:
 
         Where labels came meanwhile, they speak for the rows, and nothing is bet on what was expected of them.
         """
-        watch, calibration, metric = self, rules.held_out.calibration, rules.measures.metric
-        first = recent.n_closed - len(recent.blocks)
-        if calibration is not None and rules.takes_numbers:
-            for number, block in enumerate(recent.blocks, start=first):
-                if number >= self.n_closed and not _has_labels(labelled, number, recent.block_rows):
-                    with one_blas_thread():
-                        losses = losses_of(metric, calibration, rules.measures.made_by(predictor, block))
-                    watch = watch.bet(losses, this_round)
+        watch, calibration = self, rules.held_out.calibration
+        new = range(max(self.n_closed, recent.n_closed - len(recent.blocks)), recent.n_closed)
+        if calibration is not None and rules.takes_numbers and not self.process.is_on:
+            blocks = [
+                recent.blocks[number - recent.n_closed]
+                for number in new
+                if not _has_labels(labelled, number, recent.block_rows)
+            ]
+            if blocks:
+                with one_blas_thread():
+                    made = rules.measures.made_by(predictor, np.concatenate(blocks))
+                    losses = losses_of(rules.measures.metric, calibration, made)
+                for each in np.split(losses, np.cumsum([len(block) for block in blocks])[:-1]):
+                    watch = watch.bet(each, this_round)
         return replace(watch, n_closed=recent.n_closed)
 
     def after_labels(self, rules: RoundRules, labels: Labels, this_round: int) -> AlarmWatch:

@@ -409,8 +409,11 @@ def run_round(
         columns = watch_columns(columns, rules.cover, this_round, recent)
     alarm = before.alarm if alarm is None else alarm
     if alarm is not None and recent.n_closed != alarm.n_closed:
-        predictor = rules.fixed.estimator if check.veto.is_held else fit.estimator
-        alarm = alarm.after_blocks(rules, predictor, recent, before.labelled, this_round)
+        predictor = _in_use(rules, before.safeguards.check, before.estimator)
+        is_replaced = _in_use(rules, check, fit.estimator) is not predictor
+        # All blocks that are still kept in one call, but each by the predictor of its time.
+        if is_replaced or recent.n_closed - alarm.n_closed > len(recent.blocks):
+            alarm = alarm.after_blocks(rules, predictor, before.recent, before.labelled, before.n_rounds)
     return AdaptationState(
         n_rounds=this_round,
         ratio=ratio,
@@ -437,6 +440,10 @@ def run_round(
             held=check.veto.is_held,
         ),
     )
+
+
+def _in_use(rules: RoundRules, check: Check, adapted: Any) -> Any:
+    return rules.fixed.estimator if check.veto.is_held else adapted
 
 
 class Weighed(NamedTuple):

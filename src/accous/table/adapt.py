@@ -15,7 +15,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from accous.exceptions import DataError
-from accous.model.predictors import LinearPredictor
 from accous.table.kinds import ClassForm, check_known_labels, form_of, require_no_feature
 from accous.table.model import RoundResult, TableModel, load_table_model, open_store, save_table_model
 from accous.table.options import AdaptOptions, PredictOptions
@@ -215,13 +214,13 @@ class _Following:
 
     def _run_rounds(self, rows: PendingRows, *, is_end: bool) -> tuple[PendingRows, bool]:
         """Run the complete rounds; return the remaining rows, and whether to stop."""
-        results = _Results(rows, self._table_model)
+        results, model = _Results(rows, self._table_model), self._table_model.model
         start = 0
         for stop in self._rule.stops(rows.frame, len(rows), is_end=is_end):
             self._run_round(rows, results, start, stop)
             start = stop
             is_stopped = self._should_stop()
-            if is_stopped or self._save_rule.is_due(self._table_model.model.n_rounds_, self._last_save):
+            if is_stopped or self._save_rule.is_due(model.state_.n_rounds, self._last_save):
                 self._emit(rows, results, stop)
                 self._save(is_last=is_stopped)
                 if is_stopped:
@@ -231,29 +230,26 @@ class _Following:
         return rows.after(start), False
 
     def _run_round(self, rows: PendingRows, results: _Results, start: int, stop: int) -> None:
-        batch = rows.X[start:stop]
-        scoring = self._scoring
-        count_errors = None if scoring is None else lambda found: scoring.count(rows, found, start, stop)
-        result = self._table_model.run_round(
+        batch, scoring, record = rows.X[start:stop], self._scoring, self._record
+        learns_first = self._job.options.learn_first
+        number, scores, ratios, counts = self._table_model.run_round(
             batch,
             rows.marks[start:stop],
-            scores=None if self._job.options.learn_first else self._ahead.scores(rows.X, start, stop),
-            learns_first=self._job.options.learn_first,
-            count_errors=count_errors,
+            scores=None if learns_first else self._ahead.scores(rows.X, start, stop),
+            learns_first=learns_first,
+            count_errors=None if scoring is None else lambda found: scoring.count(rows, found, start, stop),
             times=None if results.times is None else results.times[start:stop],
         )
         if scoring is not None:
             scoring.observe(rows.frame, batch, start, stop)
-        results.rounds[start:stop] = result.number
-        results.scores[start:stop] = result.scores
-        results.ratios[start:stop] = result.ratios
-        n_scored, n_wrong_fixed, n_wrong = result.counts
-        record = self._record
+            record.n_scored += counts[0]
+            record.n_wrong_fixed += counts[1]
+            record.n_wrong += counts[2]
+        results.rounds[start:stop] = number
+        results.scores[start:stop] = scores
+        results.ratios[start:stop] = ratios
         record.n_rows += stop - start
         record.n_rounds += 1
-        record.n_scored += n_scored
-        record.n_wrong_fixed += n_wrong_fixed
-        record.n_wrong += n_wrong
 
     def _emit(self, rows: PendingRows, results: _Results, stop: int) -> None:
         """Write the rows up to ``stop`` and the bad rows between them; record the position."""
@@ -299,28 +295,23 @@ class _Ahead:
     """
 
     def __init__(self, table_model: TableModel) -> None:
-        self._table_model = table_model
+        self._model, self._form = table_model.model, table_model.form
         self._of: tuple[Any, Any] = None, None
-        self._found, self._start, self._n_ahead = np.empty(0), 0, 0
+        self._found, self._start, self._end, self._n_ahead = np.empty(0), 0, 0, 0
 
     def scores(self, X: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64] | None:
         """Return the scores of some rows by the predictor in use; None if they are to be computed round by round."""
-        model, form = self._table_model.model, self._table_model.form
-        predictor = model.estimator_
-        # Intervals of numbers depend on the round. A linear predictor needs no time, and the last digit of its products
-        # depends on the number of rows.
-        if (
-            not isinstance(form, ClassForm)
-            or model.state_.learning is not None
-            or isinstance(predictor, LinearPredictor)
-        ):
+        # Intervals of numbers depend on the round.
+        if not isinstance(self._form, ClassForm) or self._model.state_.learning is not None:
             return None
+        predictor = self._model.estimator_
         is_same = self._of[0] is predictor
-        if not is_same or self._of[1] is not X or stop > self._start + len(self._found):
+        if not is_same or self._of[1] is not X or stop > self._end:
             # Twice as many rows as the last time, which were all used.
             self._n_ahead = min(2 * self._n_ahead, _MOST_AHEAD) if is_same else stop - start
             self._of, self._start = (predictor, X), start
-            self._found = form.scores(model, X[start : max(stop, start + self._n_ahead)])
+            self._found = self._form.scores(self._model, X[start : max(stop, start + self._n_ahead)])
+            self._end = start + len(self._found)
         return self._found[start - self._start : stop - self._start]
 
 

@@ -119,10 +119,10 @@ def _scrambled(number: int) -> int:
 
 
 MOST_POINTS = 512
-# To read metric and state costs as much as twenty rounds: they are read in each of the first 8 rounds, twice in
-# rounds 9 to 16, then four times whenever the number of rounds has doubled, and at least in one of 256. So a short
-# stream has a curve, and a long one costs little.
-_EARLY_ROUNDS, _LEAST_EVERY, _STRIDES = 8, 256, 4
+# To read metric and state costs as much as 25 rounds: they are read in each of the first 8 rounds, then twice whenever
+# the number of rounds has doubled, and at least in one of 512. So a short stream has a curve, and a long one costs
+# little.
+_EARLY_ROUNDS, _LEAST_EVERY, _STRIDES = 8, 512, 4
 
 
 class History:
@@ -261,7 +261,7 @@ class History:
         """Whether metric and state are read in this round."""
         if self.n_rounds <= _EARLY_ROUNDS:
             return True
-        every = min(_LEAST_EVERY, 1 << ((self.n_rounds - 1).bit_length() - 3))
+        every = min(_LEAST_EVERY, 1 << ((self.n_rounds - 1).bit_length() - 2))
         return is_chosen(self.n_rounds, max(every, _STRIDES * self.stride))
 
     def _note(self, snapshot: Snapshot) -> None:

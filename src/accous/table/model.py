@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import polars as pl
@@ -127,8 +127,7 @@ def _places(table: pl.DataFrame, column: str | None) -> pl.Series:
 NO_COUNTS = (0, 0, 0)
 
 
-@dataclass(frozen=True)
-class RoundResult:
+class RoundResult(NamedTuple):
     """The result of one round.
 
     Attributes
@@ -152,27 +151,6 @@ class RoundResult:
     def rounds(self) -> NDArray[np.int64]:
         """The round, once for each row."""
         return np.full(len(self.scores), self.number, dtype=np.int64)
-
-
-def predict_and_adapt(
-    model: AdaptiveEstimator,
-    form: LabelForm,
-    X: NDArray[np.float64],
-    scores: NDArray[np.float64] | None = None,
-    *,
-    learns_first: bool,
-    needs_ratio: bool,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Run a round of the model; return scores, unless they are known, and ratios of its rows, NaN if not needed."""
-    if learns_first:
-        model.adapt(X)
-        return form.scores(model, X), ratios_of(model, X, needs_ratio=needs_ratio)
-    # A pool judges the rows before it learns from them: their ratios cost next to nothing then.
-    is_kept = needs_ratio and model.ratio_.is_pooled
-    scores = form.scores(model, X) if scores is None else scores
-    ratios = ratios_of(model, X, needs_ratio=needs_ratio and not is_kept)
-    model.adapt(X)
-    return scores, model.ratio_.batch_ratio() if is_kept else ratios
 
 
 def ratios_of(model: AdaptiveEstimator, X: NDArray[np.float64], *, needs_ratio: bool) -> NDArray[np.float64]:
@@ -428,25 +406,32 @@ class TableModel(SnapshotReader, Lockable):
             Whether the ratios of the rows are computed, which nothing is learned from; NaN if not.
         """
         with self.lock():
-            before = self.model.state_
-            form = self.form
-            scores, ratios = predict_and_adapt(
-                self.model, form, X, scores, learns_first=learns_first, needs_ratio=needs_ratio
-            )
+            model, ratios = self.model, None
+            before = model.state_
+            # A pool judges the rows before it learns from them: their ratios cost next to nothing then.
+            is_kept = needs_ratio and not learns_first and before.ratio.is_pooled
+            if not learns_first:
+                scores = self.form.scores(model, X) if scores is None else scores
+                ratios = None if is_kept else ratios_of(model, X, needs_ratio=needs_ratio)
+            model.adapt(X)
+            if learns_first or scores is None:
+                scores = self.form.scores(model, X)
+            if ratios is None:
+                after = model.state_.ratio
+                ratios = after.batch_ratio() if is_kept else ratios_of(model, X, needs_ratio=needs_ratio)
             if times is not None:
                 self._watch_season(X, times, before.watch.column_parts)
             if marks is not None:
                 self._watch_columns(marks)
-            counts = NO_COUNTS if count_errors is None else count_errors(form.answers(scores))
+            counts = NO_COUNTS if count_errors is None else count_errors(self.form.answers(scores))
             time = None if times is None else float(times[-1])
-            self.history.add(self.model, len(X), *counts, time=time, read=self.current)
-            if CALLBACKS_NAME in vars(self) and self.model.state_.recent.n_closed != before.recent.n_closed:
+            self.history.add(model, len(X), *counts, time=time, read=self.current)
+            if CALLBACKS_NAME in vars(self) and model.state_.recent.n_closed != before.recent.n_closed:
                 self._tell()
-            return RoundResult(self.model.n_rounds_, scores, ratios, counts)
+            return RoundResult(model.state_.n_rounds, scores, ratios, counts)
 
     def _watch_columns(self, marks: Marks) -> None:
-        before, this_round = self.watch.columns, self.model.n_rounds_
-        encoder = self.encoder
+        before, this_round, encoder = self.watch.columns, self.model.state_.n_rounds, self.encoder
         new = marks.without(encoder.marks, encoder.joined_categories) if encoder.joined_categories else marks
         self.watch = self.watch.after(this_round, new, encoder.marks)
         if self.watch.columns is not before:

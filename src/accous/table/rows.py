@@ -218,16 +218,23 @@ def write_rejects(bad_rows: list[BadRow], path: str) -> None:
 
 
 def features_to_json(frame: pl.DataFrame, encoder: ColumnEncoder) -> pl.Series:
-    """Return the columns that a model uses as one JSON object a row: numbers, and text for all the rest.
+    """Return the columns that a model uses as one JSON object a row: numbers, and text for all the rest."""
+    return plain_features(frame, encoder).struct.json_encode()
+
+
+def plain_features(frame: pl.DataFrame, encoder: ColumnEncoder) -> pl.Series:
+    """Return the columns that a model uses as one struct a row, the same fields for every piece of a table.
 
     Columns that were constant in the reference are among them: a model that learns from labels may use them.
     """
     schema = frame.schema
-    constants = [name for name in encoder.constants if name in schema and is_usable(schema[name])]
     columns = [_plain_column(frame[plan.name], plan) for plan in encoder.used]
-    columns += [to_texts(frame[name]).alias(name) for name in constants]
+    for name in encoder.constants:
+        if name in schema:
+            texts = to_texts(frame[name]) if is_usable(schema[name]) else pl.repeat(None, frame.height, eager=True)
+            columns.append(texts.cast(pl.String).alias(name))
     # As one struct: a query over thousands of columns takes longer than what it does.
-    return pl.DataFrame(columns).to_struct("row").struct.json_encode()
+    return pl.DataFrame(columns).to_struct("row")
 
 
 def _plain_column(column: pl.Series, plan: ColumnPlan) -> pl.Series:
@@ -418,7 +425,7 @@ class NamedRows:
                 "round": rounds,
                 **stored_scores(scores, form),
                 "features": pl.concat(
-                    [features_to_json(piece, encoder) for piece in self.rows.pieces_of_table(self.start, self.stop)]
+                    [plain_features(piece, encoder) for piece in self.rows.pieces_of_table(self.start, self.stop)]
                 ),
             }
         )

@@ -263,12 +263,49 @@ def _can_be_block(rows: pl.DataFrame) -> bool:
     return is_whole and n_ids == rows.height and rows["source"].n_unique() == rows["scores"].bin.size().n_unique() == 1
 
 
+def _longest(rows: pl.DataFrame) -> int:
+    """Return the bytes of the longest row."""
+    features = rows["features"]
+    parts = [features] if features.dtype == pl.String else features.struct.unnest().get_columns()
+    texts = [
+        each.str.len_bytes().fill_null(0)
+        for each in (rows["key"], rows["predicted"], *parts)
+        if each.dtype == pl.String
+    ]
+    return 8 * len(parts) + sum(int(each.to_numpy().max()) for each in (rows["scores"].bin.size(), *texts))
+
+
 def _pack_block(rows: pl.DataFrame) -> tuple[Any, ...]:
     first = rows.row(0, named=True)
     packed = (rows[name].to_numpy().astype("<i8").tobytes() for name in ("line", "round"))
     texts = (json.dumps(rows[name].to_list(), ensure_ascii=False) for name in ("key", "predicted"))
-    lists = b"".join(rows["scores"].to_list()), rows["features"].str.join("\n").item()
+    lists = b"".join(rows["scores"].to_list()), _pack_features(rows["features"])
     return (first["id"], rows["id"][-1], first["source"], first["learned"], first["day"], *packed, *texts, *lists)
+
+
+def _pack_features(features: pl.Series) -> str | bytes:
+    """Return JSON as lines; of a struct its texts as JSON, then its numbers as bytes, because to write them is slow."""
+    if features.dtype == pl.String:
+        return str(features.str.join("\n").item())
+    frame = features.struct.unnest()
+    texts = {each.name: None if each.dtype == pl.Float64 else each.to_list() for each in frame}
+    numbers = [each.fill_null(np.nan).to_numpy().astype("<f8").tobytes() for each in frame if texts[each.name] is None]
+    return b"".join((json.dumps(texts, ensure_ascii=False).encode(), b"\n", *numbers))
+
+
+def _unpack_features(packed: str | bytes | None, n_rows: int) -> list[str | None]:
+    """Return what `_pack_features` was given, as JSON."""
+    if packed is None:
+        return [None] * n_rows
+    if isinstance(packed, str):
+        return list(packed.split("\n"))
+    head, _, content = packed.partition(b"\n")
+    texts, numbers = json.loads(head), np.frombuffer(content, dtype="<f8").reshape(-1, n_rows)
+    columns = {name: each for name, each in texts.items() if each is not None}
+    places = [name for name in texts if name not in columns]
+    columns |= {name: pl.Series(each, nan_to_null=True) for name, each in zip(places, numbers, strict=True)}
+    schema = {name: pl.Float64 if texts[name] is None else pl.String for name in texts}
+    return pl.DataFrame({name: columns[name] for name in texts}, schema).to_struct("row").struct.json_encode().to_list()
 
 
 def _unpack_block(block: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
@@ -279,8 +316,7 @@ def _unpack_block(block: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     numbers = (np.frombuffer(each, dtype="<i8").tolist() for each in (lines, rounds))
     width = len(scores) // len(ids)
     of_rows = [scores[start : start + width] for start in range(0, len(scores), width)] if width else [b""] * len(ids)
-    texts = [None] * len(ids) if features is None else features.split("\n")
-    columns = (ids, json.loads(keys), *numbers, json.loads(predicted), of_rows, texts)
+    columns = (ids, json.loads(keys), *numbers, json.loads(predicted), of_rows, _unpack_features(features, len(ids)))
     for number, key, line, played, answer, packed, text in zip(*columns, strict=True):
         yield number, key, source, line, played, learned, day, answer, packed, text
 
@@ -500,8 +536,8 @@ class Store:
         ----------
         rows : polars.DataFrame
             The columns ``id``, ``key`` (text or null), ``source``, ``line``, ``round``, ``predicted`` (text),
-            ``scores`` (see `pack_scores`), ``features`` (the row as JSON, or null), and ``label`` if labels came with
-            the rows: they are batch 0, which cannot be taken back.
+            ``scores`` (see `pack_scores`), ``features`` (the row as JSON, null, or a struct of numbers and texts), and
+            ``label`` if labels came with the rows: they are batch 0, which cannot be taken back.
         learned : bool
             Whether the model learns from these rows in their round, after it has predicted them.
         """
@@ -510,15 +546,15 @@ class Store:
         rows = rows.with_columns(learned=pl.lit(int(learned)), day=pl.lit(self._today()))
         with self.changing():
             if _can_be_block(rows):
-                sizes = pl.col("key", "predicted", "features").str.len_bytes(), pl.col("scores").bin.size()
-                longest = int(rows.select(pl.sum_horizontal(*sizes)).to_series().to_numpy().max())
-                size = min(_MOST_OF_BLOCK, max(1, _BYTES_OF_BLOCK // max(1, longest)))
+                size = min(_MOST_OF_BLOCK, max(1, _BYTES_OF_BLOCK // max(1, _longest(rows))))
                 self._insert("blocks", (*_IN_BLOCK, "features"), map(_pack_block, rows.iter_slices(size)))
             else:
                 names: tuple[str, ...] = _ADDED
                 if "label" in rows.columns:
                     names = (*_ADDED, "label", "label_batch")
                     rows = rows.with_columns(label_batch=pl.when(pl.col("label").is_not_null()).then(0))
+                if rows.schema["features"] == pl.Struct:
+                    rows = rows.with_columns(pl.col("features").struct.json_encode())
                 self._insert("predictions", names, rows.select(names).iter_rows())
         if rows["id"][-1] % ID_STEP == 0:
             self.position = replace(self.position, last_id=int(rows["id"][-1]))
