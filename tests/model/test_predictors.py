@@ -33,6 +33,7 @@ from accous.model.predictors import (
     LinearPredictor,
     LogisticErm,
     RevaluedTrees,
+    _thin_values,
     can_be_revalued,
     deviations_of_columns,
 )
@@ -449,6 +450,21 @@ def test_an_estimator_that_writes_into_its_input_does_no_harm():
         answers.append((model.predict_proba(X.copy()).tobytes(), model.ratio_.coef_.tobytes()))
         np.testing.assert_array_equal(model.reference_, X)
     assert answers[0] == answers[1]
+
+
+def test_weighted_trees_get_bins_of_the_same_weight_and_columns_without_numbers_in_pipelines_too():
+    rng = np.random.default_rng(0)
+    X, weights = np.column_stack((rng.normal(size=(3000, 2)), rng.integers(9, size=3000))), rng.uniform(0.1, 2.0, 3000)
+    X[rng.random(3000) < 0.2, 1] = np.nan
+    thin = X.copy()
+    _thin_values(thin, weights, 255)
+    assert [len(np.unique(column[~np.isnan(column)])) for column in thin.T] == [255, 255, 9]
+    assert (np.diff(thin[X[:, 0].argsort(), 0]) >= 0.0).all()
+    assert np.bincount(np.unique(thin[:, 0], return_inverse=True)[1], weights).max() < 2.0 * weights.sum() / 255
+    X[3:, 1] = np.nan  # too few numbers for a leaf
+    labels = (X[:, 0] > 0.0).astype(int)
+    trees = foreign_erm(make_pipeline(MinMaxScaler(), HistGradientBoostingClassifier()), X, labels)
+    assert np.mean(trees.fit(weights, None).predict(X) != NAMES[labels]) < 0.01
 
 
 # --- which classifiers take weights -------------------------------------------------------------------------
