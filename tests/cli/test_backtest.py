@@ -59,7 +59,7 @@ def test_what_a_short_replay_cannot_know_is_null(capsys):
     assert main(BACKTEST) == 0
     lines = [line.split("│") for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
     assert [line[3].strip() for line in lines] == [f"{look['error_fixed']:.1%}" for look in table]
-    assert [line[6].strip() for line in lines][-1] == "unknown"
+    assert [line[5].strip() for line in lines][-1] == "unknown"
 
 
 def test_a_column_of_times_and_rows_in_order_give_the_same(capsys):
@@ -74,7 +74,7 @@ def test_smaller_batches_are_other_rounds(capsys):
     write_reference(moves_by=2.0)
     one, other = (json_of(capsys, "--batch-size", size)["table"] for size in ("1", "50"))
     assert [look["stop"] for look in one] == [look["stop"] for look in other]
-    assert [look["estimate_fixed"] for look in one] != [look["estimate_fixed"] for look in other]
+    assert [look["error_adapted"] for look in one] != [look["error_adapted"] for look in other]
 
 
 @pytest.mark.parametrize("name", rest_slow(["replay.svg", "replay.png"]))
@@ -97,11 +97,15 @@ def test_fit_prints_the_sentences_and_stores_the_outcome(capsys):
     assert main([*FIT, "--ordered"]) == 0
     printed = capsys.readouterr().out
     found = load_table_model("model").model.backtest_
-    assert all(sentence in printed for sentence in found.sentences)
+    assert found.sentence in printed
     record = json_of(capsys)
     assert found.summary() == {name: value for name, value in record.items() if name not in ("table", "estimator")}
     assert main([*FIT, "--ordered", "--force", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["backtest"] == found.summary()
+    fitted = json.loads(capsys.readouterr().out)
+    assert fitted["backtest"] == found.summary()
+    # One engine: what fit says of windows decides the state, and is by the model's own held-out predictions.
+    assert fitted["worst_window"] == load_table_model("model").snapshot().windows.worst
+    assert f"the loss was {fitted['worst_window']:.3g} higher" in printed
 
 
 @pytest.mark.slow
@@ -131,7 +135,7 @@ def test_a_date_column_gives_the_order_and_without_one_or_with_few_rows_nothing_
     assert (load_table_model("model").model.backtest_ is not None) is has_one
 
 
-@pytest.mark.parametrize(("turns_round", "adaptation", "guard"), [(True, "auto", "off"), (True, "always", "free")])
+@pytest.mark.parametrize(("turns_round", "adaptation", "guard"), [(True, "auto", "lenient"), (True, "always", "free")])
 def test_the_second_sentence_says_what_this_model_does(turns_round, adaptation, guard, capsys):
     write_reference(turns_round=turns_round)
     assert main([*FIT, "--ordered", "--adaptation", adaptation]) == 0
@@ -149,13 +153,13 @@ def write_stream() -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "turns_round", "codes"),
+    ("order", "turns_round", "state", "code"),
     [
-        ("--no-ordered", False, {"no_backtest"}),
-        ("--ordered", True, {"backtest_scattered", "inputs_moved", "expected_beyond"}),
+        ("--no-ordered", False, "uncertain", "no_backtest"),
+        ("--ordered", True, "healthy", "inputs_as_before"),  # no worse than at fit, where it errs on more than half
     ],
 )
-def test_the_status_names_what_the_windows_of_the_reference_showed(order, turns_round, codes, capsys):
+def test_the_status_names_what_the_windows_of_the_reference_showed(order, turns_round, state, code, capsys):
     write_reference(turns_round=turns_round, n_rows=600)
     write_stream()
     assert main([*FIT, order, "--drop", "day", "--estimator", "linear"]) == 0
@@ -163,6 +167,5 @@ def test_the_status_names_what_the_windows_of_the_reference_showed(order, turns_
     capsys.readouterr()
     assert main(["status", "model", "--json"]) == 0
     found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-    assert found["state"] == "uncertain"
-    assert found["reasons"][0]["code"] in codes
+    assert (found["state"], found["reasons"][0]["code"]) == (state, code)
     assert found["low"] <= found["value"] <= found["high"]

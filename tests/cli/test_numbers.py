@@ -159,13 +159,3 @@ def test_a_label_whose_square_is_no_number_is_a_bad_row(capsys):
     Path("reference.csv").write_text("\n".join(lines) + "\n")
     assert main([*(each for each in FIT if each != "--ordered"), "--force", "-q"]) == 1  # looks for an order
     assert "at most 1e+100" in capsys.readouterr().err
-
-
-def test_the_json_of_a_backtest_whose_interval_has_no_end_is_json(capsys):
-    noise = np.random.default_rng(0).normal(size=(100, 60))
-    frame = pl.read_csv("reference.csv").head(100)
-    frame.hstack(pl.DataFrame(noise, schema=[f"x{number}" for number in range(60)])).write_csv("reference.csv")
-    command = ["backtest", "reference.csv", "--target", "minutes", "--ordered", "--json", "-q"]
-    assert main(command) == 0
-    table = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)["table"]
-    assert None in [look["half_width_fixed"] for look in table]

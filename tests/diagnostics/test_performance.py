@@ -332,7 +332,8 @@ def test_gaps_tell_windows_that_were_not_expected():
     assert gaps(AUC, ClassCalibration.fit(made, y, window))[0][4] > 0.3
     reference, values = numbers(np.random.default_rng(0), 1200)
     values = np.where(window == 2, values + 20.0, values)
-    assert gaps(MAE, NumberCalibration.fit(reference, values, window))[0].argmax() == 2
+    found, noise = gaps(MAE, NumberCalibration.fit(reference, values, window))
+    assert (found.argmax(), noise) == (2, 0.0)
 
 
 def test_gaps_of_windows_of_one_class_are_not_known_and_add_no_noise():

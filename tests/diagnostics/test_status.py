@@ -62,6 +62,12 @@ def test_labels_decide_alone(value, low, high, wanted, code, action):
         (StateHistory(True, QUIET.gaps[:2], 0.2), 0.1, "uncertain", Finding.NO_BACKTEST),
         (StateHistory(True, QUIET.gaps + 0.2, 0.2), 0.1, "uncertain", Finding.BACKTEST_SCATTERED),
         (StateHistory(True, QUIET.gaps * 10.0, 0.2), 0.1, "uncertain", Finding.BACKTEST_SCATTERED),
+        (
+            StateHistory(True, np.array([0.045, 0.0, 0.0, 0.0, 0.0, 0.0]), 0.2),
+            0.1,
+            "uncertain",
+            Finding.BACKTEST_SCATTERED,
+        ),
         (StateHistory(True, QUIET.gaps * 10.0, 0.2, noise=0.01), 0.1, "healthy", Finding.INPUTS_AS_BEFORE),
         (StateHistory(True, QUIET.gaps - 0.2, 0.2), 0.1, "healthy", Finding.INPUTS_AS_BEFORE),
     ],

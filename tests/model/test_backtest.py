@@ -22,7 +22,6 @@ from accous.diagnostics.evidence import plot_backtest
 from accous.exceptions import DataError, DataWarning, MissingExtraError, ParameterError
 from accous.model.backtest import CUTS, FEWEST_ROWS
 from accous.model.order import read_order
-from accous.model.safeguards import UNREPLAYED
 from tests.classifiers import customer_encoder, customers, drifting_batches, labelled_rows, run_rounds
 
 N_ROWS = 600
@@ -67,9 +66,6 @@ def test_the_looks_are_those_of_a_replay_by_hand(found):
             look = looks.pop(0)
             assert (look.n_reference, look.start, look.stop) == (first, start, stop)
             assert look.error_fixed == n_wrong_fixed / (stop - start)
-            fixed_now, low, high = part.current().weighted_loss_of_fixed()
-            assert look.estimate_fixed == fixed_now
-            assert look.half_width_fixed == max(high - fixed_now, fixed_now - low)
             assert repr(look.drift) == repr(part.drift_.coverage.drift_strength)
             start = stop
     assert not looks
@@ -90,8 +86,8 @@ def test_the_adapted_error_is_that_of_predictions_made_before_each_round():
             rows = range(begin, min(begin + 7, stop))
             n_wrong += sum(part.predict(X[[row]])[0] != y[row] for row in rows)
             part.adapt(X[list(rows)])
-        errors.append((n_wrong / 100, part.current().weighted_loss_of_fixed()[0]))
-    assert [(look.error_adapted, look.estimate_fixed) for look in looks] == errors
+        errors.append(n_wrong / 100)
+    assert [look.error_adapted for look in looks] == errors
     assert any(look.error_adapted != look.error_fixed for look in looks)
 
 
@@ -180,19 +176,9 @@ def test_parts_of_one_class_and_cuts_without_rows_are_left_out():
     nothing = backtest(AdaptiveClassifier(), X, (np.arange(N_ROWS) > 590).astype(int))
     assert (nothing.looks, nothing.evidence, nothing.verdict) == ((), None, "adapt with care")
     assert nothing.summary() == {"verdict": "adapt with care", "looks": 0}
-    assert "five rows of each class" in nothing.sentences[0]
+    assert "rows of two classes" in nothing.sentence
     assert nothing.how == ""
     assert backtest(AdaptiveClassifier(), X, y, cuts=[0.9999]).looks == ()
-
-
-def test_without_evidence_the_adapted_model_has_to_be_clearly_better():
-    X, y = exchangeable()
-    y[[5, 95, 195, 295]] = 2  # in each part of the rows, and too few to leave rows out
-    with pytest.warns(DataWarning, match="only 4 rows"):
-        model = AdaptiveClassifier(GaussianNB()).fit(X, y, order=True)
-    assert model.backtest_.looks
-    assert model.backtest_.evidence is None
-    assert model.rules_.guard is model.backtest_.guard is UNREPLAYED
 
 
 def test_traps_are_for_fit_to_name():
@@ -223,10 +209,7 @@ def test_rows_without_weight_count_for_nothing():
     plain = backtest(AdaptiveClassifier(), X, y)
     for look in weighted.looks:
         assert look.error_fixed < 0.1
-        assert look.estimate_fixed < 0.1
-        assert look.n_effective == (look.stop - look.start) / 2
     assert all(look.error_fixed > 0.3 for look in plain.looks)
-    assert all(look.n_effective == look.stop - look.start for look in plain.looks)
 
 
 def test_errors_are_weighted_means_over_the_block():
@@ -395,15 +378,11 @@ def test_fit_and_backtest_take_times_in_any_order_and_refuse_others(found):
 # --- verdicts -----------------------------------------------------------------------------------------------
 
 
-def test_labels_that_turn_round_are_seen(found):
-    assert (found.verdict != "do not adapt", found.evidence.n_looks >= 5) == (True, True)
-    assert found.evidence.shift < 0.02
+def test_a_table_has_every_look(found):
+    assert (found.verdict, found.evidence.n_looks >= 5) == ("adapt with care", True)
     frame = pd.DataFrame(found.table())
     assert len(frame) == len(found.looks)
     assert frame.loc[0, "error_fixed"] == found.looks[0].error_fixed
-    turned = backtest(AdaptiveClassifier(), *turned_round())
-    assert (turned.verdict, turned.summary()["estimate_too_low_by"] > 0.1) == ("do not adapt", True)
-    assert backtest(AdaptiveClassifier(), *turned_round(300), cuts=[0.5]).verdict == "do not adapt"
 
 
 def test_it_names_classes_that_came_later(tmp_path):
@@ -467,7 +446,7 @@ def test_an_order_of_too_few_rows_is_said_to_be_too_short(order):
 @pytest.mark.parametrize(
     ("rows", "order", "state", "guard"),
     [
-        (turned_round, True, "healthy", "off"),  # no worse than at fit, where it errs on more than half
+        (turned_round, True, "healthy", "strict"),  # no worse than at fit, where it errs on more than half
         (partial(exchangeable, 2000), True, "healthy", "lenient"),
         (partial(exchangeable, 2000), False, "uncertain", "lenient"),
     ],

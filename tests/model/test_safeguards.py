@@ -24,8 +24,8 @@ NAN = float("nan")
 # --- which guard, and what it holds back --------------------------------------------------------------------
 
 
-def evidence(unexplained=0.0, drift=0.0, gain=0.0):
-    return Evidence(n_looks=12, shift=0.0, unexplained=unexplained, drift=drift, gain=gain)
+def evidence(drift=0.0, gain=0.0):
+    return Evidence(n_looks=12, drift=drift, gain=gain)
 
 
 @pytest.mark.parametrize(
@@ -38,9 +38,6 @@ def evidence(unexplained=0.0, drift=0.0, gain=0.0):
         (evidence(drift=0.5, gain=guards.LARGEST_LOSS), guards.STRICT),
         (evidence(drift=0.5, gain=guards.LARGEST_LOSS + 0.0001), guards.OFF),
         (evidence(drift=0.5, gain=-0.1), guards.STRICT),
-        (evidence(unexplained=guards.LARGEST_UNEXPLAINED), guards.OFF),
-        (evidence(unexplained=guards.LARGEST_UNEXPLAINED - 0.001), guards.LENIENT),
-        (evidence(unexplained=guards.LARGEST_UNEXPLAINED, drift=0.5, gain=-0.1), guards.DOUBTED),
     ],
 )
 def test_the_choice(found, guard):

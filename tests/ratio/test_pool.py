@@ -327,9 +327,6 @@ def test_ratios_of_the_reference_are_those_of_its_rows(n_rounds):
     np.testing.assert_allclose(ratio.predict_ratio(NORMAL), ratio.reference_ratio_, rtol=1e-9)
     assert ratio.pool_.reference_ratios.mean() == pytest.approx(1.0, abs=1e-9)
     assert ratio.predict_ratio(NORMAL[:0]).shape == (0,)
-    ratios, weights = ratio.learner_ratios()
-    assert ratios.shape == (len(weights), 200)
-    np.testing.assert_allclose(ratios.mean(axis=1), 1.0, rtol=1e-9)
 
 
 def test_what_was_given_is_cloned_and_a_fitted_one_joins_as_its_function():

@@ -125,7 +125,7 @@ def test_the_command_line_sees_what_steps_see(model: Any, tmp_path: Path, ending
     coverage = found.drift_.coverage
     assert 0.0 <= coverage.share_outside <= 0.2
     assert 0.0 <= coverage.drift_strength <= 0.2
-    assert found.status_.reasons[-1] == Reason(Code.NEW_CATEGORIES, 1.0)
+    assert found.status_.reasons[-1] == Reason(Code.NEW_CATEGORIES, 1.0, "c")
 
 
 def test_nested_values_of_a_column_that_is_only_watched_are_missing(model: Any, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_what_only_the_table_sees_is_a_reason_and_logged(model: Any, caplog: pyt
     caplog.set_level(logging.INFO, logger="accous")
     after_rounds(model, country=lambda _: ["FR"] * 10)
     # The classifier does not read the column, which was constant.
-    assert Reason(Code.NEW_CATEGORIES, 1.0) in model.status_.reasons
+    assert Reason(Code.NEW_CATEGORIES, 1.0, "country") in model.status_.reasons
     assert Code.NEW_CATEGORIES not in {each.code for each in model.model.status_.reasons}
     (onset,) = (event.round for event in model.drift_.events if event.features == ("country",))
     (message,) = (record.getMessage() for record in caplog.records if record.levelname == "INFO")
@@ -204,7 +204,8 @@ def test_a_new_category_in_many_rows_is_a_reason(numbers: Any) -> None:
     assert share_of_new(numbers) == found.share == pytest.approx(0.5, abs=0.1)
     assert share_of_new(numbers.model) == 0.0  # the features alone do not show it
     reasons = numbers.snapshot().to_json()["reasons"]
-    assert reasons[-1]["code"] == "new_categories"
+    assert (reasons[-1]["code"], reasons[-1]["column"]) == ("new_categories", found.column)
+    assert repr(found.column) in reasons[-1]["text"]
     assert reasons[-1]["number"] == found.share
 
 

@@ -64,11 +64,12 @@ def fit(options: FitOptions) -> int:
         ProgressBar("Fitting, and replaying the reference" if job.is_ordered else "Fitting", console=remarks) as bar,
     ):
         table_model = job.fit_and_save(bar.show)
-    settings, found = table_model.settings, table_model.model.backtest_
+    settings, found, snapshot = table_model.settings, table_model.model.backtest_, table_model.snapshot()
     _print_remarks(job, remarks)
     if options.as_json:
         record = _record(job, settings) | {"backtest": None if found is None else found.summary()}
-        record["at_fit"] = table_model.snapshot().to_json()["at_fit"]
+        record["at_fit"] = snapshot.to_json()["at_fit"]
+        record["worst_window"] = snapshot.windows.worst if snapshot.windows.n_windows else None
         typer.echo(json.dumps(record, indent=2))
         return 0
     _print_reference(job.reference, settings)
@@ -76,7 +77,11 @@ def fit(options: FitOptions) -> int:
     if options.metric is not None:
         from accous.cli.status import status_line
 
-        say(results_console(), status_line(table_model.snapshot()))
+        say(results_console(), status_line(snapshot))
+    if snapshot.windows.n_windows:
+        from accous.diagnostics.status import Finding, Reason, text_of
+
+        say(results_console(), text_of(Reason(Finding.BACKTEST_SCATTERED, snapshot.windows.worst)))
     print_backtest(found, is_ordered=job.is_ordered)
     if n_rounds := table_model.model.rounds_between_refits_:
         budget = f"--refit-budget {options.refit_budget:g}"
@@ -204,14 +209,14 @@ Examples:
 
 `accous backtest reference.csv --label y --time date --json | jq .verdict`
 """
-_HEADINGS = ("rows", "reference rows", "measured (fixed)", "estimated", "measured (adapted)", "drift")
+_HEADINGS = ("rows", "reference rows", "fixed", "adapted", "drift")
 _DRIFT_NOTE = (
     "Drift: 0 means that recent rows look like the reference, 1 that a classifier tells them apart without error."
 )
 
 
 def backtest(options: BacktestOptions) -> int:
-    """Replay labelled history as a stream, and see how far label-free estimates were from the truth.
+    """Replay labelled history as a stream, and see whether adaptation would have helped.
 
     The first 40, 60 and 80% of the rows serve as the reference in turn, the others as a stream whose labels are known.
     """
@@ -273,12 +278,12 @@ def _print(found: Backtest, job: FitJob) -> None:
     for look in found.looks:
         table.add_row(*_cells(look, found.scale))
     console.print(table)
-    say(console, *filter(None, (_DRIFT_NOTE, found.sentences[0], found.how, found.sentences[1])))
+    say(console, *filter(None, (_DRIFT_NOTE, found.sentence, found.how)))
 
 
 def _cells(look: Look, scale: LossScale) -> tuple[str, ...]:
     """Return one row of the table; rows are counted from 1, and both ends of a range belong to it."""
-    errors = (look.error_fixed, look.estimate_fixed, look.error_adapted)
+    errors = (look.error_fixed, look.error_adapted)
     return (
         f"{look.start + 1:,} to {look.stop:,}",
         f"{look.n_reference:,}",

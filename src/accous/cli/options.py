@@ -108,7 +108,7 @@ def print_backtest(found: Backtest | None, *, is_ordered: bool) -> None:
     """
     if found is not None:
         how = found.how if found.later_classes else ""  # `accous backtest` says more
-        sentences: tuple[str, ...] = (found.sentences[0], how, found.sentences[1])
+        sentences: tuple[str, ...] = (found.sentence, how)
     elif is_ordered:
         sentences = ("Nothing was replayed: the reference has too few rows to replay them.",)
     else:

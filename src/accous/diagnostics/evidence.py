@@ -1,28 +1,22 @@
-"""What a replay of labelled history says: how far off estimates were, and what adaptation did."""
+"""What a replay of labelled history says: what adaptation did."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accous.arrays import FloatArray
-from accous.diagnostics.losses import ERRORS, LEVEL, LossScale
+from accous.diagnostics.losses import ERRORS, LossScale
 from accous.exceptions import DataError, MissingExtraError
-
-LARGEST_UNEXPLAINED = 0.04
-_COMPARED = ("error_fixed", "error_adapted", "estimate_fixed", "half_width_fixed")
-_Z = NormalDist().inv_cdf(0.5 + LEVEL / 2.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """One comparison of estimates with the truth, after a block of replayed rows.
+    """One comparison of the adapted and the fixed predictor, on a block of replayed rows.
 
     Attributes
     ----------
@@ -32,17 +26,9 @@ class Look:
         The block of rows, counted in order of time.
     error_fixed, error_adapted : float
         Measured errors on the block; mean losses if numbers are predicted.
-    estimate_fixed : float
-        Label-free estimate after the block.
-    half_width_fixed : float
-        Half-width of its interval, which accounts for sampling alone.
     drift : float
         Strength of the drift, from 0 to 1: ``max(0, 2 AUC - 1)`` of a classifier that tells recent rows from the
         reference. NaN after fewer than 50 rows.
-    n_effective : float
-        Rows of the block that the measured errors rest on: fewer than it has if its rows have different base weights.
-    square_fixed : float
-        Mean of the squared losses of the fixed predictor on the block.
     """
 
     n_reference: int
@@ -50,11 +36,7 @@ class Look:
     stop: int
     error_fixed: float
     error_adapted: float
-    estimate_fixed: float
-    half_width_fixed: float
     drift: float
-    n_effective: float
-    square_fixed: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,102 +46,42 @@ class Evidence:
     Attributes
     ----------
     n_looks : int
-    shift : float
-        By how much the error of the fixed predictor exceeded its estimate on average, beyond what sampling explains,
-        in shares of the loss that counts as 1, like all that follows.
-    unexplained : float
-        Root mean square of truth minus estimate beyond what sampling explains, of the blocks and of the estimate, by
-        the lower end of one standard error: a few looks of a short reference are no proof.
+        Blocks whose rows count.
     drift : float
         Mean strength of the drift inside the reference, over the looks that have enough rows to measure it; 0 if none
         has.
     gain : float
-        Mean error of the adapted minus that of the fixed predictor; below 0, adaptation helped.
+        Mean error of the adapted minus that of the fixed predictor, in shares of the loss that counts as 1; below 0,
+        adaptation helped.
     """
 
     n_looks: int
-    shift: float
-    unexplained: float
     drift: float
     gain: float
 
 
-def measure_evidence(looks: Sequence[Look], n_reference: int, scale: LossScale = ERRORS) -> Evidence | None:
-    """Summarise the looks of a backtest; None if no look has an estimate.
-
-    Parameters
-    ----------
-    looks : sequence of Look
-    n_reference : int
-        Rows of the whole reference.
-    scale : LossScale
-    """
-    known = [look for look in looks if all(math.isfinite(getattr(look, name)) for name in _COMPARED)]
-    if not known:
+def measure_evidence(looks: Sequence[Look], scale: LossScale = ERRORS) -> Evidence | None:
+    """Summarise the looks of a backtest; None if there are none with an error."""
+    gains = np.array([look.error_adapted - look.error_fixed for look in looks])
+    is_known, drifts = np.isfinite(gains), [look.drift for look in looks if math.isfinite(look.drift)]
+    if not is_known.any():
         return None
-
-    def column(name: str) -> FloatArray:
-        return np.array([getattr(look, name) for look in known], dtype=np.float64)
-
-    shift, unexplained = _residuals(
-        truth=column("error_fixed") / scale.one,
-        estimate=column("estimate_fixed") / scale.one,
-        half_width=column("half_width_fixed") / scale.one,
-        variance=_variances(column("error_fixed"), column("square_fixed"), scale),
-        n_rows=column("n_effective"),
-        n_reference=n_reference,
-        largest=scale.largest,
-    )
-    drifts = [look.drift for look in known if math.isfinite(look.drift)]
     return Evidence(
-        n_looks=len(known),
-        shift=shift,
-        unexplained=unexplained,
+        n_looks=int(is_known.sum()),
         drift=float(np.mean(drifts)) if drifts else 0.0,
-        gain=float((column("error_adapted") - column("error_fixed")).mean()) / scale.one,
+        gain=float(gains[is_known].mean()) / scale.one,
     )
-
-
-def _variances(truth: FloatArray, squares: FloatArray, scale: LossScale) -> FloatArray:
-    """Return the variance of the loss of one row in each look, in shares."""
-    if scale.is_share:
-        return np.asarray(truth * (1.0 - truth))
-    # Divided twice: the square of a small unit would be 0.
-    return np.maximum(squares - truth**2, 0.0) / scale.one / scale.one
-
-
-def _residuals(
-    *,
-    truth: FloatArray,
-    estimate: FloatArray,
-    half_width: FloatArray,
-    variance: FloatArray,
-    n_rows: FloatArray,
-    n_reference: int,
-    largest: float,
-) -> tuple[float, float]:
-    """Return how far the truth lay above the estimates, and how far from them, beyond what sampling explains."""
-    residual = truth - estimate
-    noise = np.maximum(variance, 0.001) / n_rows
-    # The looks of a backtest rest on at most 60 % of the rows as a stream, and on at least 40 % as a reference.
-    error, expected = float(truth.mean()), float(np.clip(estimate.mean(), 0.0, largest))
-    both = error * (1.0 - error) + expected * (1.0 - expected) if largest == 1.0 else 2.0 * float(variance.mean())
-    sampling = math.sqrt(both / (0.6 * n_reference))
-    shift = max(0.0, float(residual.mean()) - sampling)
-    beyond = residual**2 - noise - (half_width / _Z) ** 2
-    unexplained = float(beyond.mean() - beyond.std() / math.sqrt(len(beyond)))
-    return shift, math.sqrt(max(0.0, unexplained))
 
 
 # --- The plot of a replay; it needs matplotlib (extra plot)
 
 
 # Okabe and Ito's colours are distinguishable with any kind of colour vision.
-_ESTIMATED, _MEASURED, _REFERENCE = "#0072B2", "#D55E00", "#999999"
+_ADAPTED, _FIXED, _REFERENCE = "#0072B2", "#D55E00", "#999999"
 
 
 def plot_backtest(looks: Sequence[Look], scale: LossScale = ERRORS) -> Any:
-    """Draw the errors that were estimated without labels in a backtest, and those that the labels measured.
+    """Draw the errors of the fixed and of the adapted model in a backtest.
 
     Parameters
     ----------
@@ -180,19 +102,15 @@ def plot_backtest(looks: Sequence[Look], scale: LossScale = ERRORS) -> Any:
     for axes, n_reference in zip(all_axes, replays, strict=True):
         part = [look for look in looks if look.n_reference == n_reference]
         rows = [look.stop for look in part]
-        estimates = _drawn([look.estimate_fixed for look in part], scale)
-        low = _drawn([look.estimate_fixed - look.half_width_fixed for look in part], scale)
-        high = _drawn([look.estimate_fixed + look.half_width_fixed for look in part], scale)
-        widths = [estimates - low, high - estimates]
-        axes.errorbar(rows, estimates, widths, color=_ESTIMATED, capsize=3, label="estimated without labels")
-        axes.plot(rows, _drawn([look.error_fixed for look in part], scale), "o-", color=_MEASURED, label="measured")
+        axes.plot(rows, _drawn([look.error_fixed for look in part], scale), "o-", color=_FIXED, label="fixed")
+        axes.plot(rows, _drawn([look.error_adapted for look in part], scale), "s--", color=_ADAPTED, label="adapted")
         axes.axvspan(0, n_reference, color=_REFERENCE, alpha=0.15, linewidth=0.0)
         axes.set_title(f"reference: the first {n_reference:,} rows", loc="left", fontsize="small")
         axes.spines[["top", "right"]].set_visible(False)
     all_axes[0].legend(frameon=False, ncols=2, loc="upper left")
     all_axes[-1].set_xlabel("labelled rows, in order of time")
     unit = " (%)" if scale.is_share else ""
-    figure.supylabel(f"{scale.name} of the fixed model{unit}", fontsize="medium")
+    figure.supylabel(f"{scale.name}{unit}", fontsize="medium")
     return figure
 
 

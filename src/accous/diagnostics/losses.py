@@ -6,7 +6,6 @@ import math
 import re
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import NormalDist
 
 import numpy as np
 
@@ -120,10 +119,6 @@ def weight_distance(weights: FloatArray, others: FloatArray) -> float:
 # --- Mean losses on the reference, weighted to match the current inputs
 
 
-LEVEL = 0.9
-_SPREADS = 2.25
-
-
 def weighted_loss(losses: FloatArray, weights: FloatArray) -> float:
     r"""Self-normalised importance-weighted risk, :math:`\sum_i w_i \ell_i / \sum_i w_i`.
 
@@ -145,49 +140,6 @@ def loss_difference(losses: FloatArray, other_losses: FloatArray, weights: Float
     .. math:: D = \sum_i q_i d_i, \qquad \mathrm{se}^2 = \sum_i q_i^2 (d_i - D)^2 .
     """
     return mean_and_error(losses - other_losses, weights)
-
-
-def loss_interval(
-    losses: FloatArray, weights: FloatArray, learner_weights: FloatArray, learner_shares: FloatArray, n_coefs: int = 0
-) -> tuple[float, float, float]:
-    r"""Weighted risk with an interval of nominal coverage 90 %, for losses that are not negative.
-
-    The half-width is the sum of the uncertainty of the reference and the uncertainty of the ratio:
-
-    .. math:: z_{0.95} \, \frac{n_e}{n_e - k} \, \mathrm{se} + 2.25 \, \mathrm{sd}_p(R_1, \dots, R_K) .
-
-    The first term comes from the delta method. Its factor, with the effective sample size :math:`n_e` and the number of
-    coefficients k, is for fits without a row, which share all other rows. The second term is the spread, under the meta
-    weights p, of the estimates :math:`R_k` that each active learner's ratio gives on its own. Learners of different
-    intervals disagree just after the stream has moved.
-
-    Parameters
-    ----------
-    losses : array of shape (n_reference,)
-        Of models that were fitted without the row they are scored on.
-    weights : array of shape (n_reference,)
-    learner_weights : array of shape (n_learners, n_reference)
-        Importance weights from each learner's ratio; has no rows if there are no learners.
-    learner_shares : array of shape (n_learners,)
-        The meta weights p.
-    n_coefs : int, default=0
-        How many coefficients the models have; 0 leaves the factor out.
-
-    Returns
-    -------
-    tuple of float
-        Estimate, lower and upper end; the upper end is infinite if the effective sample size is at most ``n_coefs``.
-    """
-    estimate, standard_error = mean_and_error(losses, weights)
-    half_width = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL) * standard_error
-    if n_coefs:
-        n_rows = effective_sample_size(weights)
-        half_width = half_width * n_rows / (n_rows - n_coefs) if n_rows > n_coefs else math.inf
-    if len(learner_shares):
-        by_learner = (learner_weights @ losses) / learner_weights.sum(axis=1)
-        centre = learner_shares @ by_learner
-        half_width += _SPREADS * math.sqrt(max(0.0, float(learner_shares @ (by_learner - centre) ** 2)))
-    return estimate, max(0.0, estimate - half_width), estimate + half_width
 
 
 def mean_and_error(values: FloatArray, weights: FloatArray) -> tuple[float, float]:
@@ -241,11 +193,6 @@ class LossScale:
         return self.loss == ERROR
 
     @property
-    def largest(self) -> float:
-        """The largest loss there is."""
-        return 1.0 if self.is_share else math.inf
-
-    @property
     def name(self) -> str:
         """What the mean loss is called where it is shown."""
         names = {ERROR: ERROR, "absolute": "mean absolute error", "squared": "root mean squared error"}
@@ -266,12 +213,6 @@ class LossScale:
         if self.loss == "squared":
             return f"{losses * _LOSSES_IN_ONE / self.one:.0%} of the mean squared error on the reference"
         return _three_digits(losses)
-
-    def variance(self, loss: float, squared_losses: float) -> float:
-        """Return the variance of the loss of one row, given the means of the losses and of their squares."""
-        if self.is_share:
-            return loss * (1.0 - loss)
-        return max(0.0, squared_losses - loss**2)
 
 
 def _three_digits(number: float) -> str:

@@ -169,8 +169,8 @@ HEALTHY, DEGRADED, UNCERTAIN = "healthy", "degraded", "uncertain"
 # By how many halves of their interval labels have to lie within the tolerance, or beyond it. On the streams that
 # `benchmarks.data` calls chosen, the smallest steps of 0.1 with 92 % right, and 90 % right by every metric of classes.
 _WITHIN, _BEYOND = 0.2, 0.7
-# Without labels; chosen with all streams of `benchmarks.performance` in view:
-_SHARE_OF_DEVIATION = 0.65  # of the backtest's gaps, beyond their mean
+# Without labels; the last five were chosen with all streams of `benchmarks.performance` in view:
+_CHANCE = 1.27  # standard deviations of the largest of six draws, which few rows alone explain
 _LITTLE_DRIFT, _MORE_DRIFT, _MUCH_DRIFT = 0.3, 0.2, 0.85  # always little, more than in the windows, too much to degrade
 _MOST_MOVED = 0.25
 _FEWEST_WINDOWS = 3
@@ -211,10 +211,11 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class Reason:
-    """One finding with its number."""
+    """One finding with its number, and its column if it is about one."""
 
     code: Finding
     number: float
+    column: str | None = None
 
     def __str__(self) -> str:
         return text_of(self)
@@ -282,7 +283,7 @@ class StateHistory:
     drift : float
         How far inputs moved there at the mean, from those that each fit had.
     noise : float
-        How much the gaps vary at the mean because windows have few rows, as a variance.
+        How much the gaps vary at the mean because windows have few rows, as a variance; 0 for numbers.
     constant : float
         The metric of the best constant prediction (`accous.diagnostics.performance.of_constant`).
     """
@@ -292,6 +293,16 @@ class StateHistory:
     drift: float
     noise: float = 0.0
     constant: float = math.nan
+
+    @property
+    def n_windows(self) -> int:
+        """Windows that followed one another, and in which the metric is defined."""
+        return int(np.isfinite(self.gaps).sum()) if self.is_in_time else 0
+
+    @property
+    def worst(self) -> float:
+        """By how much more the loss exceeded what was expected in the worst window than by chance; NaN without any."""
+        return max(0.0, float(np.nanmax(self.gaps)) - _CHANCE * math.sqrt(self.noise)) if self.n_windows else math.nan
 
 
 def tolerance_of(metric: Metric, at_fit: float, scale: float = math.nan) -> float:
@@ -386,8 +397,7 @@ def _without_labels(
     metric: Metric, now: Estimate, history: StateHistory, drift: float, moved: float, tolerance: float
 ) -> tuple[str, list[Reason]]:
     value, low, _ = _losses(metric, now)
-    gaps = history.gaps[np.isfinite(history.gaps)]
-    n_windows = len(gaps) if history.is_in_time else 0
+    gaps, n_windows, worse = history.gaps[np.isfinite(history.gaps)], history.n_windows, history.worst
     beyond = Reason(Finding.EXPECTED_BEYOND, metric.loss(now.value))
     few = [Reason(Finding.LABELS_TOO_FEW, now.n_labels)] if now.n_labels else []
     # Where a window of the reference turned out better than expected, recent rows may as well.
@@ -395,8 +405,6 @@ def _without_labels(
         return DEGRADED, [beyond, *few]
     if n_windows < _FEWEST_WINDOWS:
         return UNCERTAIN, [Reason(Finding.NO_BACKTEST, n_windows), *few]
-    beyond_chance = max(0.0, float(gaps.var(ddof=1)) - history.noise)
-    worse = max(0.0, float(gaps.mean())) + _SHARE_OF_DEVIATION * math.sqrt(beyond_chance)
     doubts = (
         (drift > max(_LITTLE_DRIFT, history.drift + _MORE_DRIFT), Reason(Finding.INPUTS_MOVED, drift)),
         (moved > _MOST_MOVED, Reason(Finding.PREDICTIONS_MOVED, moved)),
@@ -443,15 +451,15 @@ TEXTS: dict[Finding | Action, str] = {
     Finding.LABELS_TOO_FEW: "Recent labels: {n:,}, too few to confirm what is expected.",
     Finding.LABELS_ARRIVED: "{n:,} more labels merely arrived: not drawn at random, they do not count here.",
     Finding.EXPECTED_BEYOND: "Inputs have moved to where the model is worse: expected loss {x:.3g}.",
-    Finding.BACKTEST_HELD: "On average, the expected value held in {n:,} windows of the reference.",
-    Finding.BACKTEST_SCATTERED: "Judging by windows of the reference, the loss may be {x:.3g} higher than expected.",
+    Finding.BACKTEST_HELD: "The expected value held in all {n:,} windows of the reference.",
+    Finding.BACKTEST_SCATTERED: "In the worst window of the reference, the loss was {x:.3g} higher than expected.",
     Finding.NO_BACKTEST: "The reference has {n:,} windows in order of time: too few to trust the expected value.",
     Finding.INPUTS_AS_BEFORE: "Inputs have hardly moved further than windows of the reference (drift {x:.2f} of 1).",
     Finding.INPUTS_MOVED: "Inputs have moved further than windows of the reference (drift {x:.2f} of 1).",
     Finding.PREDICTIONS_MOVED: "Predictions have moved away from those on the reference ({x:.2f} of 1).",
     Finding.NOT_DEFINED: "The metric is undefined on recent rows, for example because all are of one class.",
     Finding.FEW_INSIDE: "{x:.0%} of recent rows are unlike any row of the reference.",
-    Finding.NEW_CATEGORIES: "{x:.0%} of recent rows have values that the reference never had.",
+    Finding.NEW_CATEGORIES: "In {x:.0%} of recent rows, {column!r} has values that the reference never had.",
     Finding.NO_BETTER: "At fit the model was no better than a constant prediction ({x:.3g}).",
     Finding.NOT_ADAPTED: "The fixed model predicts: on held-out rows, adapting would have cost {x:.3g}.",
     Finding.SHORT_HISTORY: "The reference has only {n:,} rows.",
@@ -460,10 +468,10 @@ TEXTS: dict[Finding | Action, str] = {
     Action.LEARN: "Let the model learn from the {n:,} labels, or refit it.",
     Action.NOTHING: "Nothing to do.",
 }
-"""One sentence for each code: n stands for a count, x for any other number."""
+"""One sentence for each code: n stands for a count, x for any other number, column for its name."""
 
 
 def text_of(one: Reason | Advice) -> str:
     """Return the sentence of a reason or of advice."""
-    number = one.n if isinstance(one, Advice) else one.number
-    return TEXTS[one.code].format(n=int(number), x=number)
+    number, column = (one.n, None) if isinstance(one, Advice) else (one.number, one.column)
+    return TEXTS[one.code].format(n=int(number), x=number, column=column)

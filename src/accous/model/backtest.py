@@ -1,4 +1,4 @@
-"""The replay of labelled history in order of time: what adaptation would have done, and what was estimated."""
+"""The replay of labelled history in order of time: what adaptation would have done."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from sklearn.utils import _safe_indexing
 
 from accous.arrays import FloatArray, IntArray
 from accous.diagnostics.evidence import Evidence, Look, measure_evidence
-from accous.diagnostics.losses import ERRORS, LossScale, effective_sample_size
+from accous.diagnostics.losses import ERRORS, LossScale
 from accous.exceptions import DataError, ParameterError
 from accous.model.order import Order, OrderKind, find_order, read_order
 from accous.model.predictors import ErmRecipe
 from accous.model.round import under_guard
-from accous.model.safeguards import DOUBTED, FREE, NEVER, Guard, choose_guard
+from accous.model.safeguards import FREE, NEVER, Guard, choose_guard
 from accous.model.tasks import Task, read_base_weights, read_one_column, require_as_many
 from accous.text import count, require_integer
 from accous.threads import one_blas_thread
 from accous.validation import count_rows
 
-# --- The backtest: replay labelled history as if it were a stream, and compare what the model claims with the
-#     labels
+# --- The backtest: replay labelled history as if it were a stream, and compare the adapted with the fixed model
 
 
 CUTS = (0.4, 0.6, 0.8)
@@ -44,9 +43,9 @@ class Backtest:
     n_reference : int
         Number of labelled rows.
     looks : tuple of Look
-        Estimates and truth after each block of replayed rows.
+        Errors on each block of replayed rows.
     evidence : Evidence or None
-        The looks in a few numbers; None if nothing could be estimated.
+        The looks in a few numbers; None without looks.
     adaptation : {"auto", "always", "never"}
         That of the model; with "auto", the evidence decides whether to adapt.
     scale : LossScale
@@ -84,24 +83,19 @@ class Backtest:
         return {"strict": "adapt with care", "off": "do not adapt"}.get(self.guard.name, "adapt")
 
     @property
-    def sentences(self) -> tuple[str, str]:
-        """Two sentences: about the error estimated without labels, and about adaptation."""
+    def sentence(self) -> str:
+        """What adaptation did to the error, and what follows."""
         if self.evidence is None:
-            why = "every replay needs five rows of each class. Merge rare classes, or take a longer reference"
-            return f"The backtest could not estimate any error: {why}.", ""
-        errors = np.array([(look.error_fixed, look.estimate_fixed) for look in self.looks])
-        truth, estimate = map(self.scale.shown, np.nanmean(errors, axis=0).tolist())
-        mean = f"mean of {count(len(self.looks), 'window')}"
-        first = f"Backtest: {self.scale.name} estimated without labels {estimate}, true {truth} ({mean})."
-        guard, gain = self.guard, self.evidence.gain
-        if guard is NEVER:
-            return first, guard.sentence
+            why = "every replay needs rows of two classes. Sort the rows by time, or take a longer reference"
+            return f"The backtest could not replay anything: {why}."
+        gain = self.evidence.gain
+        if self.guard is NEVER:
+            return self.guard.sentence
         size = self.scale.difference(abs(gain) * self.scale.one)
         change = f"{'raised' if gain > 0.0 else 'lowered'} the {self.scale.name} by {size}"
         change = change if abs(gain) >= 0.0005 else "changed nothing"
-        # A gain that decides nothing is one on these rows, and no promise.
-        where = " on the replayed rows" if guard is DOUBTED else ""
-        return first, f"Adaptation would have {change}{where}. {guard.sentence}"
+        windows = count(self.evidence.n_looks, "window")
+        return f"Backtest: adaptation would have {change} (mean of {windows}). {self.guard.sentence}"
 
     @property
     def how(self) -> str:
@@ -130,8 +124,6 @@ class Backtest:
         return {
             "verdict": self.verdict,
             "looks": len(self.looks),
-            "estimate_too_low_by": evidence.shift * self.scale.one,
-            "unexplained": evidence.unexplained * self.scale.one,
             "drift": evidence.drift,
             "adapted_minus_fixed": evidence.gain * self.scale.one,
         }
@@ -141,7 +133,7 @@ class Backtest:
         return [vars(look).copy() for look in self.looks]
 
     def plot(self) -> Any:
-        """Draw estimated and measured errors of the replays; needs matplotlib."""
+        """Draw the errors of the replays; needs matplotlib."""
         from accous.diagnostics.evidence import plot_backtest
 
         return plot_backtest(self.looks, self.scale)
@@ -213,7 +205,7 @@ def backtest(
                     on_progress((number + (look.stop - first) / (n_rows - first)) / len(cuts))
     on_progress(1.0)
     # On the scale of the longest reference.
-    evidence = measure_evidence(looks, n_rows, scales[-1])
+    evidence = measure_evidence(looks, scales[-1])
     return Backtest(
         n_reference=n_rows,
         looks=tuple(looks),
@@ -294,19 +286,13 @@ def _replay(model: Any, history: _LabelledPast, first: int, batch_size: int) -> 
 def _look(part: Any, history: _LabelledPast, block: tuple[int, int], losses: FloatArray) -> Look:
     start, stop = block
     losses_fixed = part.losses_on(history.y[start:stop], part.predict_fixed(history.rows(start, stop)))
-    weights = history.weights[start:stop]
-    estimate, low, high = part.current().weighted_loss_of_fixed()
     return Look(
         n_reference=len(part.task_),
         start=start,
         stop=stop,
         error_fixed=history.mean(losses_fixed, start, stop),
         error_adapted=history.mean(losses, start, stop),
-        estimate_fixed=estimate,
-        half_width_fixed=max(high - estimate, estimate - low),
         drift=part.current().coverage.drift_strength,
-        n_effective=effective_sample_size(weights) if weights.any() else 0.0,
-        square_fixed=history.mean(losses_fixed**2, start, stop),
     )
 
 

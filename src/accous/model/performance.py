@@ -409,7 +409,7 @@ def estimate_to_json(one: Any) -> dict[str, Any]:
 def status_to_json(status: Status) -> dict[str, Any]:
     """Return state, alarm, reasons and advice."""
     reasons = [
-        {"code": str(each.code), "number": number_or_none(each.number), "text": text_of(each)}
+        {"code": str(each.code), "number": number_or_none(each.number), "column": each.column, "text": text_of(each)}
         for each in status.reasons
     ]
     advice = {"code": str(status.advice.code), "n": status.advice.n, "command": status.advice.command() or None}

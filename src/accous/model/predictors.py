@@ -99,8 +99,6 @@ class WeightedErm(ABC):
         Whether later fits depend on the first one, which is then the one with the base weights.
     has_trees : bool
         Whether it fits boosted trees.
-    n_coefs : int
-        Coefficients that widen the interval of an estimated loss.
     """
 
     refit_distance: float
@@ -111,7 +109,6 @@ class WeightedErm(ABC):
     is_slow_to_cross_fit: bool = False
     keeps_first_fit: bool = False
     has_trees: bool = False
-    n_coefs: int = 0
 
     @abstractmethod
     def fit(self, weights: FloatArray, previous: Any) -> Any:
@@ -915,8 +912,6 @@ class RidgeErm(LinearErm):
     ----------
     rounds_between_checks : int
         32 for few coefficients, up to 256 for many.
-    n_coefs : int
-        With the intercept.
     """
 
     def __init__(
@@ -929,9 +924,9 @@ class RidgeErm(LinearErm):
     ) -> None:
         rows = self._read(X, scales, bounds)
         self._problem: RidgeProblem = make_ridge_problem(rows, targets, alpha)
-        self.n_coefs = X.shape[1] + 1
-        self.rounds_between_checks = min(256, 32 * (1 + self.n_coefs // 64))
-        self.is_quick_to_cross_fit = self.n_coefs <= _FEW_COEFS
+        n_coefs = X.shape[1] + 1
+        self.rounds_between_checks = min(256, 32 * (1 + n_coefs // 64))
+        self.is_quick_to_cross_fit = n_coefs <= _FEW_COEFS
 
     def fit(self, weights: FloatArray, previous: RidgePredictor | None) -> RidgePredictor:
         """Minimise the weighted objective; with many columns, from the previous predictor."""

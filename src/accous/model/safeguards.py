@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from accous.arrays import FloatArray
 from accous.core.kernels_rows import effective_rows
 from accous.core.pool import Tempered, start_tempered
-from accous.diagnostics.evidence import LARGEST_UNEXPLAINED, Evidence
+from accous.diagnostics.evidence import Evidence
 from accous.diagnostics.losses import LossScale, effective_sample_size, loss_difference, mean_and_error
 from accous.model.predictors import WeightedErm
 from accous.model.tasks import Task
@@ -77,12 +77,6 @@ _STRICT = "The adapted model predicts only while it is clearly better than the f
 STRICT = Guard("strict", _STRICT + "because rows of the reference differ from the rows before them.")
 UNREPLAYED = Guard("strict", _STRICT + "because no replay of the reference could judge its gain.")
 OFF = Guard("off", "The fixed model predicts, because the backtest does not support adaptation.")
-# Adaptation did no harm in the backtest, but the estimates that would decide when to adapt were wrong there.
-DOUBTED = Guard(
-    "off",
-    "The fixed model predicts, because the estimates of the backtest were too far from the truth to tell when "
-    "adaptation helps.",
-)
 NEVER = Guard("off", "The fixed model predicts, because adaptation is off.")
 
 
@@ -93,9 +87,8 @@ def choose_guard(
 
     With "auto" it depends on the backtest. It is lenient without one, or where the reference is quiet (drift below
     0.08); boosted trees have less to gain, and without a backtest it is even for them. Where the reference drifts, or
-    may have an order that was not replayed, it is strict. It is off where the backtest's estimates missed the truth by
-    4 points or more beyond what sampling explains, or where the reference drifts and adaptation cost more than 0.2
-    points.
+    may have an order that was not replayed, it is strict. It is off where the reference drifts and adaptation cost more
+    than 0.2 points.
 
     Parameters
     ----------
@@ -111,8 +104,6 @@ def choose_guard(
         return FREE if adaptation == "always" else NEVER
     if evidence is None:
         return UNREPLAYED if may_matter else EVEN if has_trees else LENIENT
-    if evidence.unexplained >= LARGEST_UNEXPLAINED:
-        return DOUBTED if evidence.gain < 0.0 else OFF
     if evidence.drift < QUIET_DRIFT:
         return LENIENT
     return OFF if evidence.gain > LARGEST_LOSS else STRICT

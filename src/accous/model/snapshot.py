@@ -17,7 +17,7 @@ from accous.arrays import FloatArray
 from accous.diagnostics import status as states
 from accous.diagnostics.coverage import MIN_ROWS, Coverage
 from accous.diagnostics.drift import DriftEvent, Regime, main_columns, shares
-from accous.diagnostics.losses import effective_sample_size, loss_interval
+from accous.diagnostics.losses import effective_sample_size
 from accous.diagnostics.metrics import Metric, read_metric
 from accous.diagnostics.performance import (
     Calibration,
@@ -43,7 +43,7 @@ from accous.model.performance import (
 )
 from accous.model.round import AdaptationState, RoundRules
 from accous.model.watching import Read, parts_of_coef, rounds_frame
-from accous.text import LOGGER, count
+from accous.text import LOGGER, count, did_you_mean, listed
 from accous.threads import CALLBACKS_NAME, one_blas_thread
 
 _ABOUT_LABELS = ("recent", "labels", "_label_weights", "_estimates", "status", "alarm")
@@ -129,14 +129,6 @@ class Snapshot:
         held_back: FloatArray = self.state.safeguards.tempered.ratios(ratios, float(ratio.max_ratio))
         return held_back
 
-    def _learner_weights(self) -> tuple[FloatArray, FloatArray]:
-        """Importance weights from each active learner's ratio, and the meta weights of the learners."""
-        ratios, learner_weights = self.state.ratio.learner_ratios()
-        if not self.state.ratio.is_pooled:
-            ratios = np.reshape([self._held_back(each) for each in ratios], ratios.shape)
-        # A ratio of zero everywhere, which some losses allow, carries no information.
-        return self.rules.base_weight * np.maximum(ratios, 1e-12), learner_weights
-
     # --- how good it is now ----------------------------------------------------------------------------------------
 
     @property
@@ -209,7 +201,8 @@ class Snapshot:
         """Return a column's values of recent rows, of all labelled rows that are kept, and of held-out rows."""
         held, numbers = self.rules.held_out.predictions, self.rules.cover.numbers
         if by not in self.rules.names:
-            raise ParameterError(f"There is no column {by!r}: use one of {', '.join(self.rules.names[:10])}.")
+            meant = did_you_mean(by, self.rules.names)
+            raise ParameterError(f"There are no segments by {by!r}{meant}: use one of {listed(self.rules.names)}.")
         if not self.rules.takes_numbers or numbers is None or held is None:
             raise ParameterError("by needs rows of numbers: pass an array, or use a table model.")
         place, labelled, recent = self.rules.names.index(by), self.state.labelled, self.state.recent.last()
@@ -278,12 +271,11 @@ class Snapshot:
         if self.is_empty:
             return states.BEFORE_ROWS
         metric, held, alarm = self.rules.measures.metric, self.rules.held_out, self.alarm
-        now = self.performance()
-        no_history, learning = states.StateHistory(False, np.zeros(0), float("nan")), self.state.learning
+        now, learning = self.performance(), self.state.learning
         found = states.judge(
             metric,
             now,
-            no_history if held.calibration is None else held.history(metric, self.rules.cover),
+            self.windows,
             self._drift_now,
             tolerance=self.tolerance,
             moved=0.0 if held.calibration is None else moved(held.calibration.held_out, self.recent),
@@ -293,6 +285,13 @@ class Snapshot:
             also=self._further_reasons,
         )
         return replace(found, alarm_since=None if alarm is None else alarm.since)
+
+    @property
+    def windows(self) -> states.StateHistory:
+        """What windows of the reference showed by the model's own metric."""
+        if self.rules.held_out.calibration is None:
+            return states.StateHistory(False, np.zeros(0), float("nan"))
+        return self.rules.held_out.history(self.rules.measures.metric, self.rules.cover)
 
     @property
     def tolerance(self) -> float:
@@ -319,9 +318,6 @@ class Snapshot:
             found.append(Reason(Finding.LABELS_ARRIVED, n_merely))
         if coverage.share_outside >= _MANY_OUTSIDE:
             found.append(Reason(Finding.FEW_INSIDE, coverage.share_outside))
-        new = [each.share for each in coverage.columns if each.kind == "categories"]
-        if new:
-            found.append(Reason(Finding.NEW_CATEGORIES, max(new)))
         veto = state.safeguards.veto
         if veto.is_held and veto.excess > 0.0:
             found.append(Reason(Finding.NOT_ADAPTED, veto.excess))
@@ -374,19 +370,6 @@ class Snapshot:
         )
 
     # --- losses of the reference, from fits without the row ---------------------------------------------------------
-
-    def weighted_loss_of_fixed(self) -> tuple[float, float, float]:
-        """Return the weighted mean loss of the fixed predictor, with an interval for sampling.
-
-        The backtest compares it with the truth.
-        """
-        errors, state = self.rules.fixed.errors(), self.state
-        if errors is None:
-            return (float("nan"),) * 3
-        with one_blas_thread():
-            learners, losses = self._learner_weights(), self.rules.task.losses(errors)
-            estimate, low, high = loss_interval(losses, state.weights, *learners, self.rules.erm.n_coefs)
-        return estimate, low, min(self.rules.fixed.scale.largest, high)
 
     @cached_property
     def errors(self) -> NDArray[Any] | None:

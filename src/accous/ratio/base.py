@@ -53,7 +53,6 @@ class RatioEstimator(LearnedAttributes, Lockable, BaseEstimator, ABC):
     - ``keeps_record``: set it to True if the ratio accumulates over batches. The classifier then holds the ratio back
       as far as past batches are evidence against it.
     - ``max_ratio``: where your ratios are cut, 100 if you say nothing.
-    - ``learner_ratios``: ratios from the members of an ensemble; they widen the interval around the estimated error.
     - ``state_to_plain`` and ``state_from_plain``: what `accous.save` and `accous.load` need. The file records only the
       class name and the parameters: give an estimator with the same ones again, ``accous.load(path, ratio=MyRatio())``.
 
@@ -192,17 +191,6 @@ class RatioEstimator(LearnedAttributes, Lockable, BaseEstimator, ABC):
     def reads_numbers(self) -> bool:
         """Whether rows are read as numbers; a transformer receives frames unconverted."""
         return isinstance(getattr(self, "feature_map", "identity"), str)
-
-    def learner_ratios(self) -> tuple[FloatArray, FloatArray]:
-        """Return ratios of the reference from each member of an ensemble, and the members' weights.
-
-        Returns
-        -------
-        ratios : array of shape (n_learners, n_reference)
-        weights : array of shape (n_learners,)
-            Both arrays are empty if there is no ensemble.
-        """
-        return np.empty((0, count_rows(self.reference_))), np.empty(0)
 
     def state_to_plain(self) -> dict[str, Any]:
         """Return everything learned besides the reference, as nested dicts and lists of arrays, numbers and strings."""

@@ -250,12 +250,6 @@ class OnlineDensityRatio(PooledRatio):
             return super()._current_ratios()
         return self.rounds_.reference_ratios(self.state_, float(self.max_ratio))
 
-    def learner_ratios(self) -> tuple[FloatArray, FloatArray]:
-        """Return ratios of the reference from each learner, pooled as the ensemble's is, and the meta weights."""
-        state = self.state_
-        ratios = [self.pooled_like(self.ratios_at(coef)) for coef in state.learners.coefs]
-        return np.reshape(ratios, (len(ratios), len(self.reference_features_))), state.weights.copy()
-
     def _take_state(self, plain: dict[str, Any]) -> None:
         learners, meta = from_plain(AnyStack, plain["learners"]), from_plain(MetaState, plain["meta"])
         self.state_ = from_plain(EnsembleState, plain | {"learners": learners, "meta": meta})

@@ -321,12 +321,6 @@ class PooledRatio(LinearRatio):
         """Return the estimate's own ratio of every reference row, cut at ``max_ratio``."""
         return super().reference_ratio_
 
-    def pooled_like(self, ratios: FloatArray) -> FloatArray:
-        """Return the ratio of the reference that the pool would have if these were the estimate's."""
-        if self.pooling_ is None or self.pool_ is None:
-            return ratios
-        return np.minimum(self.pooling_.with_estimate(self.pool_, ratios), float(self.max_ratio))
-
     def remembered_regimes(self) -> list[RememberedRegime]:
         """Return the regimes in the pool's memory, in the order in which they were first seen."""
         pool = self.pool_

@@ -578,7 +578,7 @@ class FitJob:
             found = backtest(make_model(encoder), X, reference.y, **how)
             looks += found.looks
             later.update(found.later_classes)
-        evidence = measure_evidence(looks, len(reference.y), found.scale)
+        evidence = measure_evidence(looks, found.scale)
         return replace(found, looks=tuple(looks), evidence=evidence, later_classes=tuple(sorted(later)))
 
     def require_order(self) -> None:

@@ -221,14 +221,14 @@ def with_column_reasons(reasons: tuple[Reason, ...], findings: tuple[ColumnFindi
 
     Other values of a column that was constant in the reference count as categories: they make no row unlike others.
     """
-    new = max((each.share for each in findings if each.kind in (CATEGORIES, NEW_VALUES)), default=0.0)
     outside = max((each.share for each in findings if each.kind == "outside"), default=0.0)
+    new = sorted((each for each in findings if each.kind in (CATEGORIES, NEW_VALUES)), key=lambda each: -each.share)
     found = list(reasons)
     if outside >= _MANY_OUTSIDE:
         known = max((each.number for each in reasons if each.code == Finding.FEW_INSIDE), default=0.0)
         found = [each for each in found if each.code != Finding.FEW_INSIDE]
         found.append(Reason(Finding.FEW_INSIDE, max(known, outside)))
-    return (*found, *([Reason(Finding.NEW_CATEGORIES, new)] if new else ()))
+    return (*found, *(Reason(Finding.NEW_CATEGORIES, each.share, each.column) for each in new[:1]))
 
 
 # --- What a table model reports, in the words of the classifier and in terms of the table's own columns
