@@ -116,6 +116,7 @@ def adapt_table(
     key: str,
     time: str | None = None,
     number: str | None = None,
+    label: str | None = None,
     resume: DataFrame | None = None,
     buckets: int = 64,
     status_every: int | None = 64,
@@ -139,6 +140,8 @@ def adapt_table(
         whatever the session's time zone is.
     number : str, optional
         A column of integers that names the rows in the result.
+    label : str, optional
+        A column of labels: rows that have one teach their key, and are not predicted (`KeyedAdapter.observe`).
     resume : DataFrame, optional
         The result of an earlier call or of a stream, or another table with the columns of the key and ``state``: the
         keys go on from their newest states. All keys of it are in the result, those without new rows too.
@@ -165,7 +168,7 @@ def adapt_table(
     shipped = ShippedModel(model, settings)
     rows, seconds = in_buckets(df, key, time, buckets)
     states = "all" if with_states else "none"
-    step = BucketStep(shipped, key, seconds, number, status_every, states, is_batch=True, is_last=is_last)
+    step = BucketStep(shipped, key, seconds, number, status_every, states, label, is_batch=True, is_last=is_last)
     schema = result_schema(df, key)
     if resume is None:
         return rows.groupBy(BUCKET).applyInArrow(_one_bucket(step), schema)
@@ -448,6 +451,7 @@ def adapt_stream(
     checkpoint: str,
     output: str,
     number: str | None = None,
+    label: str | None = None,
     resume: DataFrame | None = None,
     buckets: int = 16,
     expected_keys: int = 10_000,
@@ -478,6 +482,8 @@ def adapt_stream(
         Folders on storage that all workers see.
     number : str, optional
         A column of integers that names the rows in the result.
+    label : str, optional
+        A column of labels: rows that have one teach their key, and are not predicted (`KeyedAdapter.observe`).
     resume : DataFrame, optional
         The result of `adapt_table` or of another stream, or another table with the columns of the key and ``state``:
         the keys go on from their newest states. Spark reads it in the first micro-batch; a stream that has begun
@@ -513,7 +519,7 @@ def adapt_stream(
     require_stream_settings(spark)
     shipped = ShippedModel(model, settings)
     rows, seconds = in_buckets(df, key, time, buckets)
-    step = BucketStep(shipped, key, str(seconds), number, status_every, with_states="new" if with_states else "none")
+    step = BucketStep(shipped, key, str(seconds), number, status_every, "new" if with_states else "none", label)
     n_pages = max(1, round(expected_keys / (buckets * keys_per_page)))
     known = None if resume is None else known_states(resume, key, buckets).groupBy(BUCKET)
     layout = BucketLayout(

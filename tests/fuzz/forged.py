@@ -32,6 +32,7 @@ import numpy as np
 
 import accous
 from accous.checkpoint import files
+from accous.core.many_keys import N_NUMBERS
 from accous.exceptions import AccousError, CheckpointError
 from accous.keyed import KeyedAdapter
 from accous.keyed.arrow import pack_page, unpack_page
@@ -75,7 +76,7 @@ def seal_state(content: bytes) -> bytes:
 
 def _forge_numbers(content: bytearray, random: Random) -> None:
     kind, size = random.choice([("<d", 8), ("<d", 8), ("<f", 4), ("<i", 4)])
-    n_first = 34 if random.random() < 0.5 else (len(content) - _HEADER.size) // size
+    n_first = N_NUMBERS if random.random() < 0.5 else (len(content) - _HEADER.size) // size
     place = _HEADER.size + size * random.randrange(min(n_first, (len(content) - _HEADER.size) // size))
     odd = [each for each in _ODD if kind == "<d" or not 1e38 < abs(each) < float("inf")]
     value = random.choice([0, -1, 3, 4, 2**31 - 1]) if kind == "<i" else random.choice(odd)
@@ -109,7 +110,7 @@ def read_state(content: bytes, random: Random) -> None:
         adapter.readings({"key": content})
     after, _, _ = adapter.step(content, drifting(random.choice([1, 2, 9, 90]), random.randrange(9)))
     adapter.step_many({"key": after, "other": content}, ["key", "other"], None, drifting(2, 0))
-    adapter.readings({"key": after})
+    adapter.readings(adapter.observe({"key": after}, ["key"] * 2, drifting(2, 1), [True, False]))
 
 
 def forge_page(random: Random) -> bytes:

@@ -55,6 +55,15 @@ def test_files_and_resume(tmp_path, adapter, model, table):
     assert states_in(tmp_path / "out-3") == expected
 
 
+def test_rows_with_a_label_teach_their_key_and_are_not_predicted(tmp_path, adapter, model, table):
+    labels, names = [None] * 200 + [1, 0] * 50, table["shop"].to_pylist()
+    pq.write_table(table.append_column("late", pa.array(labels)), tmp_path / "rows.parquet")
+    adapt_folder(tmp_path / "rows.parquet", model, tmp_path / "out", key="shop", label="late", round_size=5)
+    X, keys = drifting(N_ROWS, 0), np.array(names)
+    states = adapter.observe({}, keys[200:], X[200:], labels[200:])
+    assert states_in(tmp_path / "out") == adapter.step_many(states, keys[:200], None, X[:200])[0]
+
+
 TEXTS, HOLES = pa.array(["a"] * N_ROWS), pa.array([None if row == 4 else "a" for row in range(N_ROWS)])
 FAULTS = {
     "no column": (lambda table: table.drop_columns(["x2"]), "shop", "no column 'x2'"),

@@ -12,8 +12,10 @@ from accous import AdaptiveClassifier, OnlineDensityRatio
 from accous.core import round as rounds
 from accous.core.ensemble import project_marked
 from accous.core.many_keys import Number
+from accous.exceptions import CheckpointError, DataError
 from accous.keyed import KeyedAdapter, fleet
 from accous.report.page import render_fleet
+from tests.fuzz.forged import seal_state
 from tests.keyed.conftest import drifting, labelled
 
 
@@ -138,6 +140,71 @@ def test_safeguards_and_what_a_key_does_not_keep_hardly_change_its_predictions()
     _, _, model, theirs, ours, _ = follow(parameters, n_rounds=60)
     assert np.abs(ours - theirs).max() < 1e-4
     assert model.n_rounds_ == 60
+
+
+# --- labels of keys -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def taught():
+    """An adapter whose model has learned from labels that have turned round and have a new class, and two keys."""
+    X, y = labelled(400, 9)
+    model = AdaptiveClassifier().fit(*labelled(300, 0))
+    before = KeyedAdapter(model, round_size=5).step_many({}, ["a", "b"] * 50, None, drifting(100, 1))[0]
+    model.observe(X, np.where(X[:, 3] > 1.5, 2, 1 - y))
+    return KeyedAdapter(model, round_size=5), before
+
+
+def test_labels_of_a_key_measure_it_and_say_whom_to_believe(taught):
+    adapter, states = taught
+    X, y = labelled(300, 10)
+    ask = drifting(40, 2)
+
+    def shares(states):
+        return adapter.step_many(states, ["a"] * 40, None, ask)[1].probabilities
+
+    assert shares(states).shape == (40, 3)
+    wrong, right = (
+        adapter.observe(states, ["a"] * 300, X, truths) for truths in (y, np.where(X[:, 3] > 1.5, 2, 1 - y))
+    )
+    assert set(wrong) == {"a"}
+    fixed, learned = adapter.shared.fixed.predict_proba(ask), adapter.shared.learned.predict_proba(ask)
+    distances = [
+        [np.abs(shares(each)[:, :2] - expert[:, :2]).max() for expert in (fixed, learned)] for each in (wrong, right)
+    ]
+    assert distances[0][0] < 0.1 < distances[0][1]
+    assert distances[1][1] < 0.02
+    found = [adapter.readings(each)[0] for each in (states, wrong, right)]
+    assert [each.basis for each in found] == ["expected", "labels", "labels"]
+    assert found[2].high < 0.3
+    assert found[1].low > 0.6
+    assert found[1].state == "degraded" != found[2].state
+    moved = adapter.step_many(right, ["a"] * 8000, None, drifting(8000, 3))[0]
+    assert adapter.readings(moved)[0].basis == "expected", "labels of long ago say nothing of now"
+
+
+def test_labels_count_alike_in_parts_and_together_and_none_change_nothing(taught):
+    adapter, states = taught
+    X, y = labelled(60, 11)
+    keys = np.where(np.arange(60) % 3 > 0, "a", "b")
+    together = adapter.observe(states, keys, X, y)
+    apart = {key: adapter.observe(states, keys[keys == key], X[keys == key], y[keys == key])[key] for key in "ab"}
+    assert together == apart
+    assert adapter.observe(states, ["a"] * 2, X[:2], [7, 1])["a"] != states["a"], "an unknown class is an error"
+    for truths, message in ((["x", "y"], "None of the labels"), ([1], "y has 1 value")):
+        with pytest.raises(DataError, match=message):
+            adapter.observe(states, ["a"] * 2, X[:2], truths)
+    for number, value in (
+        (Number.N_WRONG, 5.0),
+        (Number.LABELS_ROW, 1e6),
+        (Number.N_LABELS, -1.0),
+        (Number.GAIN, np.nan),
+    ):
+        forged = seal_state(
+            states["a"][: 40 + 8 * number] + np.float64(value).tobytes() + states["a"][48 + 8 * number :]
+        )
+        with pytest.raises(CheckpointError, match="never writes"):
+            adapter.observe({"a": forged}, ["a"], X[:1], y[:1])
 
 
 # --- all keys at a glance -----------------------------------------------------------------------------------

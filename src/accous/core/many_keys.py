@@ -70,9 +70,13 @@ class Number(IntEnum):
     NEWEST_TIME = 26
     CLOSED_TIME = 27
     ROUND_TIME = 28
-    LOOK_ROUNDS = 29
-    LOOK_ROWS = 30
-    EVENT_COLUMNS = 31  # and the next four
+    N_LABELS = 29
+    N_WRONG = 30
+    GAIN = 31
+    LABELS_ROW = 32
+    LOOK_ROUNDS = 33
+    LOOK_ROWS = 34
+    EVENT_COLUMNS = 35  # and the next four
 
 
 N_NUMBERS = Number.EVENT_COLUMNS + N_EVENT_COLUMNS

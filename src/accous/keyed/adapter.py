@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaincinv
 
 from accous.arrays import BoolArray, FloatArray, IntArray
-from accous.core.kernels_keys import score_rows_of_keys
 from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, Number, make_stack
 from accous.core.round import count_learners
 from accous.diagnostics.losses import effective_sample_size
-from accous.diagnostics.performance import Estimate, expected
+from accous.diagnostics.performance import FEWEST_LABELS, Estimate, expected
 from accous.diagnostics.status import Finding, Reason, StateHistory, Status, judge
 from accous.exceptions import DataError
 from accous.keyed.rounds import (
@@ -30,8 +31,18 @@ from accous.keyed.rounds import (
     start_fits,
     update_fits,
 )
-from accous.keyed.shared import KeyEvent, Predictions, SharedModel, read_keys, read_numbers, read_times
+from accous.keyed.shared import (
+    KeyEvent,
+    Predictions,
+    SharedModel,
+    read_keys,
+    read_numbers,
+    read_times,
+    require_length,
+    score,
+)
 from accous.keyed.state import StateFormat, impossible_state
+from accous.model.learning import faded_since, log_losses, weight_of_odds
 from accous.model.performance import estimate_to_json, status_to_json
 from accous.model.predictors import LinearPredictor
 from accous.threads import one_blas_thread
@@ -59,7 +70,7 @@ class KeyReading(NamedTuple):
     value, low, high : float or None
         What the metric is of the model in use, if labels still follow from inputs as they did.
     basis : str
-        "expected": a key has no labels.
+        "labels" for the error of a key that has thirty of them, else "expected".
     at_fit : float or None
         The same metric on held-out rows of the reference.
     reasons : list of dict
@@ -115,7 +126,7 @@ def read_key(shared: SharedModel, stack: KeyStack, key: int, name: Any) -> KeyRe
     outside = float(numbers[Number.N_RECENT_OUT]) / max(1.0, float(numbers[Number.N_RECENT]))
     drift = max(outside, drift_of(weights, shared.rules.base_weight))
     with one_blas_thread():
-        now = _expected(shared, weights, adapted)
+        now = _with_labels(_expected(shared, weights, adapted), numbers)
         said = status_to_json(_judge(shared, now, drift, outside))
     columns = numbers[Number.EVENT_COLUMNS : Number.EVENT_COLUMNS + N_EVENT_COLUMNS]
     return KeyReading(
@@ -182,6 +193,17 @@ def _expected(shared: SharedModel, weights: FloatArray, adapted: LinearPredictor
     return expected(metric, calibration, recent)
 
 
+def _with_labels(now: Estimate, numbers: FloatArray) -> Estimate:
+    """Return what a key's labels say of its error, if there are enough of them; the interval is that of Jeffreys."""
+    n_since = numbers[Number.N_ROWS] - numbers[Number.LABELS_ROW]
+    n_labels, n_wrong = numbers[[Number.N_LABELS, Number.N_WRONG]] * faded_since(n_since)
+    if now.metric != "error" or n_labels < FEWEST_LABELS:
+        return replace(now, n_labels=int(n_labels))
+    low, high = betaincinv(n_wrong + 0.5, n_labels - n_wrong + 0.5, np.array([0.05, 0.95])).tolist()
+    value = float(n_wrong / n_labels)
+    return Estimate("error", value, min(low, value), max(high, value), "labels", now.at_fit, int(n_labels))
+
+
 def _judge(shared: SharedModel, now: Estimate, drift: float, outside: float) -> Status:
     rules = shared.rules
     metric, held = rules.measures.metric, rules.held_out
@@ -190,7 +212,8 @@ def _judge(shared: SharedModel, now: Estimate, drift: float, outside: float) -> 
         history = held.history(metric, rules.cover)
     tolerance = rules.measures.tolerated(metric, now.at_fit, math.nan)
     also = (Reason(Finding.FEW_INSIDE, outside),) if outside >= _MANY_OUTSIDE else ()
-    return judge(metric, now, history, drift, tolerance=tolerance, also=also)
+    has_learned = shared.learned is not None
+    return judge(metric, now, history, drift, tolerance=tolerance, learned_predicts=has_learned, also=also)
 
 
 # --- KeyedAdapter: one step from bytes to bytes, for one key or many
@@ -327,10 +350,10 @@ class KeyRunner:
     def nothing(self) -> ChunkResult:
         """Return what no keys give."""
         none = np.empty(0, dtype=np.int64)
-        return ChunkResult([], self._no_rows, none, none, none, np.empty((0, len(self._shared.classes))), [])
+        return ChunkResult([], self._no_rows, none, none, none, np.empty((0, len(self._shared.label_classes))), [])
 
     def _outcome_of(self, n_rows: int) -> _Outcome:
-        n_classes = len(self._shared.classes)
+        n_classes = len(self._shared.label_classes)
         counts = np.zeros((2, n_rows), dtype=np.int64)
         return _Outcome(counts[0], np.zeros((n_rows, n_classes)), counts[1])
 
@@ -366,28 +389,62 @@ class KeyRunner:
         outcome: _Outcome,
     ) -> None:
         """Predict rows of some keys by the state before their round."""
-        if len(stack) == 1:
-            # The same for a single key, in less time.
-            is_fixed = not stack.is_moved[0] or stack.numbers[Number.IS_HELD, 0] != 0.0
-            owners = np.zeros(len(X), dtype=np.int64)
-            self._score(owners, X, self._fixed if is_fixed else stack.predictors, indices, outcome)
-            outcome.rounds[indices] = stack.numbers[Number.N_ROUNDS, 0] + 1.0
-            return
-        is_adapted = stack.is_moved & (stack.numbers[Number.IS_HELD] == 0.0)
-        coefs = np.where(is_adapted[:, None, None], stack.predictors, self._fixed)
-        owners = np.repeat(keys, starts[1:] - starts[:-1])
-        self._score(owners, X, coefs, indices, outcome)
+        owners = np.zeros(len(X), dtype=np.int64) if len(stack) == 1 else np.repeat(keys, starts[1:] - starts[:-1])
+        weight = None if self._shared.learned is None else self._weights_of_learned(stack)[owners]
+        self._score(owners, X, self._coefs_in_use(stack), weight, indices, outcome)
         outcome.rounds[indices] = stack.numbers[Number.N_ROUNDS, owners] + 1.0
 
+    def _coefs_in_use(self, stack: KeyStack) -> FloatArray:
+        if len(stack) == 1:  # the same in less time
+            is_fixed = not stack.is_moved[0] or stack.numbers[Number.IS_HELD, 0] != 0.0
+            return self._fixed if is_fixed else stack.predictors
+        is_adapted = stack.is_moved & (stack.numbers[Number.IS_HELD] == 0.0)
+        return np.where(is_adapted[:, None, None], stack.predictors, self._fixed)
+
+    def _weights_of_learned(self, stack: KeyStack) -> FloatArray:
+        """Return the weight of what labels taught in each key: the model's odds, times what the key's labels say."""
+        return weight_of_odds(self._shared.first_odds, stack.numbers[Number.GAIN])
+
     def _score(
-        self, owners: IntArray, X: FloatArray, coefs: FloatArray, indices: IntArray | slice, outcome: _Outcome
+        self,
+        owners: IntArray,
+        X: FloatArray,
+        coefs: FloatArray,
+        weight: FloatArray | None,
+        indices: IntArray | slice,
+        outcome: _Outcome,
     ) -> None:
-        scores = np.empty((len(X), coefs.shape[1]))
-        probabilities = np.empty((len(X), outcome.probabilities.shape[1]))
-        bounds = self._shared.fixed.bounds
-        score_rows_of_keys(owners, X if bounds is None else bounds.clipped(X), coefs, scores, probabilities)
-        outcome.probabilities[indices] = probabilities
-        outcome.class_numbers[indices] = scores[:, 0] > 0.0 if scores.shape[1] == 1 else scores.argmax(axis=1)
+        scores, own = score(owners, X, coefs, self._shared.fixed)
+        if weight is None:
+            numbers = scores[:, 0] > 0.0 if scores.shape[1] == 1 else scores.argmax(axis=1)
+        else:
+            own = self._shared.mixed(own, self._shared.of_learned(X), weight)
+            numbers = own.argmax(axis=1)
+        outcome.probabilities[indices], outcome.class_numbers[indices] = own, numbers
+
+    def observe(
+        self, names: list[Any], states: list[bytes | None], X: FloatArray, truths: IntArray, counts: IntArray
+    ) -> list[bytes]:
+        """Count labels of rows of some keys: how often the key is wrong now, and how much better labels predict."""
+        stack, waiting = self.read(names, states)
+        keys, numbers, outcome = np.arange(len(stack)), stack.numbers, self._outcome_of(len(X))
+        owners, starts = np.repeat(keys, counts), np.concatenate(([0], np.cumsum(counts)))
+        self._predict(stack, keys, starts, X, slice(None), outcome)
+        gains = np.zeros(len(X))
+        if self._shared.learned is not None:
+            own = score(owners, X, self._coefs_in_use(stack), self._shared.fixed)[1]
+            learned = self._shared.of_learned(X)
+            both = [self._shared.mixed(own, learned, np.full(len(X), weight)) for weight in (0.0, 1.0)]
+            losses = [log_losses(np.where(truths < 0, 0.0, each[np.arange(len(X)), truths])) for each in both]
+            gains = losses[0] - losses[1]
+        faded = [Number.N_LABELS, Number.N_WRONG, Number.GAIN]
+        numbers[faded] *= faded_since(numbers[Number.N_ROWS] - numbers[Number.LABELS_ROW])
+        for number, of_rows in zip(faded, (np.ones(len(X)), outcome.class_numbers != truths, gains), strict=True):
+            numbers[number] += np.bincount(owners, of_rows, len(stack))
+        numbers[Number.LABELS_ROW] = numbers[Number.N_ROWS]
+        after = [self._form.pack(stack, key, each.to_matrix()) for key, each in enumerate(waiting)]
+        self._spare[len(stack)] = stack
+        return after
 
     def _finish(self, stack: KeyStack, plan: ChunkPlan, outcome: _Outcome, events: list[KeyEvent]) -> ChunkResult:
         keys, rows, owners = np.arange(len(stack)), plan.rows, plan.owners
@@ -425,7 +482,8 @@ class KeyRunner:
         assert beside is not None
         assert owners is not None
         outcome = self._outcome_of(len(beside))
-        self._score(np.zeros(len(beside), dtype=np.int64), beside.X, self._fixed, slice(None), outcome)
+        owner, weight = np.zeros(len(beside), dtype=np.int64), np.zeros(len(beside)) if self._shared.learned else None
+        self._score(owner, beside.X, self._fixed, weight, slice(None), outcome)
         return ChunkResult(
             result.states,
             join_rows([result.rows, beside]),
@@ -631,6 +689,43 @@ class KeyedAdapter:
         events = [event for each in result for event in each.events]
         return after, self._predictions(names, result, parts, given), events
 
+    def observe(self, states: Mapping[Any, bytes | None], keys: Any, X: Any, y: Any) -> dict[Any, bytes]:
+        """Take labels of rows: each key measures its error with them, and learns how far to believe its predictors.
+
+        These are its own and the one that the model has learned from labels of all keys (`AdaptiveClassifier.observe`).
+        Labels of a thousand rows of the key before count 0.7. A key remembers no rows: a label that comes twice counts
+        twice, and rows are predicted as they would be now.
+
+        Parameters
+        ----------
+        states : mapping of key to bytes
+        keys : array of shape (n_rows,)
+        X : array or frame of shape (n_rows, n_features)
+        y : array of shape (n_rows,)
+            Their classes. One that the model cannot predict is an error.
+
+        Returns
+        -------
+        dict of key to bytes
+            The states of the keys that had labels.
+        """
+        rows = np.ascontiguousarray(read_rows(self.shared.model, select_columns(self.shared.model, X), reset=False))
+        names, codes = read_keys(keys, len(rows), [])
+        places = {label: place for place, label in enumerate(self.shared.label_classes.tolist())}
+        truths = np.array([places.get(label, -1) for label in np.asarray(y).tolist()], dtype=np.int64)
+        require_length("y", len(truths), len(rows))
+        if (truths < 0).all():
+            raise DataError(f"None of the labels is a class of the model; the first is {np.asarray(y)[0]!r}.")
+        after: dict[Any, bytes] = {}
+        for first in range(0, len(names), self._n_together):
+            part = names[first : first + self._n_together]
+            order = np.argsort(codes, kind="stable")
+            order = order[(codes[order] >= first) & (codes[order] < first + len(part))]
+            counts = np.bincount(codes[order] - first, minlength=len(part))
+            found = self.runner.observe(part, [states.get(key) for key in part], rows[order], truths[order], counts)
+            after.update(zip(part, found, strict=True))
+        return after
+
     def rounds_of(self, state: bytes) -> int:
         """Return how many rounds a state has run."""
         return self._form.peek(state)[0]
@@ -700,7 +795,7 @@ class KeyedAdapter:
             numbers=joined([rows.numbers for rows in together]),
             times=times,
             rounds=joined([each.rounds for each in result]),
-            classes=self.shared.classes[joined([each.class_numbers for each in result])],
+            classes=self.shared.label_classes[joined([each.class_numbers for each in result])],
             probabilities=probabilities,
             positions=positions[order],
         )
@@ -715,7 +810,7 @@ class KeyedAdapter:
             numbers=rows.numbers[order],
             times=self._as_given(rows.times[order], rows.positions[order], given),
             rounds=result.rounds[order],
-            classes=self.shared.classes[result.class_numbers[order]],
+            classes=self.shared.label_classes[result.class_numbers[order]],
             probabilities=result.probabilities[order],
             positions=rows.positions[order],
         )

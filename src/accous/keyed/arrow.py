@@ -155,6 +155,8 @@ class BucketStep:
         None leaves it out.
     with_states : {"none", "new", "all"}
         Which states the result has too: those of keys that had rows, or also those that were known before.
+    label : str, optional
+        A column of labels. Rows that have one are not predicted: they tell their key what the truth of earlier rows is.
     is_batch : bool
         Whether this is the only call for these rows, so that every key gets a status.
     is_last : bool
@@ -167,6 +169,7 @@ class BucketStep:
     number: str | None = None
     status_every: int | None = 64
     with_states: str = "none"
+    label: str | None = None
     is_batch: bool = False
     is_last: bool = False
 
@@ -187,12 +190,20 @@ class BucketStep:
             Of the keys that are known; only those with rows are read.
         """
         model, adapter = self.shipped.unpack()
+        observed: dict[Any, bytes] = {}
+        if self.label is not None:
+            labels = self._column(rows, self.label)
+            labelled, rows = rows.filter(labels.is_valid()), rows.filter(labels.is_null())
+            if labelled.num_rows:
+                names, truths = (self._column(labelled, each).to_pylist() for each in (self.key, self.label))
+                observed = adapter.observe(states, names, features_of(model, labelled), truths)
         keys = self._column(rows, self.key).to_pylist()
         times = None if self.time is None else _seconds(self._column(rows, self.time))
         numbers = None if self.number is None else self._column(rows, self.number).to_numpy(zero_copy_only=False)
         after, predictions, events = adapter.step_many(
-            states, keys, times, features_of(model, rows), numbers=numbers, is_last=self.is_last
+            {**states, **observed}, keys, times, features_of(model, rows), numbers=numbers, is_last=self.is_last
         )
+        after = {**observed, **after}
         readings = self._readings(adapter, states, after)
         shown = {"none": {}, "new": after, "all": {**states, **after}}[self.with_states]
         return after, self._table(rows.schema.field(self.key).type, predictions, events, readings, shown)
@@ -470,6 +481,7 @@ def adapt_folder(
     key: str,
     time: str | None = None,
     number: str | None = None,
+    label: str | None = None,
     resume: str | os.PathLike[str] | None = None,
     buckets: int = 16,
     n_jobs: int = 1,
@@ -490,7 +502,7 @@ def adapt_folder(
     model : path, AdaptiveClassifier or TableModel
     output : path
         A folder for one file per bucket.
-    key, time, number : str
+    key, time, number, label : str
     resume : path, optional
         The output of an earlier call, or what a stream wrote: its keys go on from their newest states. It must be
         another folder than ``output``.
@@ -520,7 +532,7 @@ def adapt_folder(
     if key not in rows.column_names:
         raise DataError(f"The rows have no column {key!r}: they have {', '.join(rows.column_names)}.")
     step = BucketStep(
-        ShippedModel(model, settings), key, time, number, status_every, "all", is_batch=True, is_last=is_last
+        ShippedModel(model, settings), key, time, number, status_every, "all", label, is_batch=True, is_last=is_last
     )
     step.shipped.unpack()  # a model that keys cannot share is refused before anything is removed
     states = {} if resume is None else _states(datasets, resume, key)

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from accous.arrays import FloatArray, IntArray
 from accous.core.ensemble import NarrowReference
-from accous.core.kernels_keys import sample_shares
+from accous.core.kernels_keys import sample_shares, score_rows_of_keys
 from accous.core.many_keys import KeyRounds, KeyShape
 from accous.exceptions import DataError, ParameterError
 from accous.model.estimators import AdaptiveClassifier, AdaptiveEstimator, AdaptiveRegressor
+from accous.model.learning import as_wide
 from accous.model.predictors import LinearPredictor, LogisticErm
 from accous.model.round import RoundRules
 from accous.ratio.online import OnlineDensityRatio
@@ -49,6 +50,10 @@ class SharedModel:
         The reference rows whose shares a key keeps.
     fixed : LinearPredictor
         The fixed predictor.
+    learned : LinearPredictor or None
+        The one that the model has learned from labels; ``first_odds`` are those of its weight for a key without labels.
+    classes, label_classes : arrays
+        Of the reference, and of the predictor that learned too.
     base_shares : array of shape (1, n_sample)
         Shares of the sampled rows under the base weights.
     """
@@ -59,7 +64,15 @@ class SharedModel:
         self.rules: RoundRules = model.rules_
         self.ratio: OnlineDensityRatio = model.state_.ratio
         self.fixed: LinearPredictor = self.rules.fixed.estimator
-        self.classes = model.classes_
+        self.classes = model.task_.classes
+        self.learned: LinearPredictor | None = None
+        self.first_odds, self.label_classes = 1.0, self.classes
+        learning = model.state_.learning
+        if learning is not None and learning.fitted is not None:
+            self.learned, self._width = learning.fitted.predictor, learning.width
+            self.first_odds = learning.weight / (1.0 - learning.weight)
+            self.label_classes = learning.fitted.predictor.classes_
+            self._places = np.searchsorted(self.label_classes, self.classes)
         reference, gradient_reference = self.ratio.whole_reference_, self.ratio.gradient_reference_
         assert isinstance(reference, NarrowReference)
         assert isinstance(gradient_reference, NarrowReference)
@@ -87,6 +100,18 @@ class SharedModel:
         """Return the predictor of a key."""
         return LinearPredictor.of_coefs(coefs.copy(), self.classes, self.fixed.bounds)
 
+    def of_learned(self, X: FloatArray) -> FloatArray:
+        """Return the probabilities of the predictor that learned from labels."""
+        assert self.learned is not None
+        rows = X if self._width is None else as_wide(X, self._width)
+        return score(np.zeros(len(X), dtype=np.int64), rows, self.learned.coefs[None], self.learned)[1]
+
+    def mixed(self, own: FloatArray, learned: FloatArray, weight: FloatArray) -> FloatArray:
+        """Return the probabilities of both, given the weight of the learned one for each row."""
+        found = weight[:, None] * learned
+        found[:, self._places] += (1.0 - weight)[:, None] * own
+        return found
+
     def fingerprint(self, settings: dict[str, Any]) -> bytes:
         """Return 16 bytes that name this model and these settings of the keys."""
         digest = hashlib.blake2b(digest_size=16)
@@ -107,6 +132,13 @@ class SharedModel:
         for array in arrays:
             digest.update(str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
         return digest.digest()
+
+
+def score(owners: IntArray, X: FloatArray, coefs: FloatArray, like: LinearPredictor) -> tuple[FloatArray, FloatArray]:
+    """Return scores and probabilities by the coefficients of each row's owner, with the bits of the row alone."""
+    scores, found = np.empty((len(X), coefs.shape[1])), np.empty((len(X), len(like.classes_)))
+    score_rows_of_keys(owners, X if like.bounds is None else like.bounds.clipped(X), coefs, scores, found)
+    return scores, found
 
 
 def _sample_of(n_reference: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -227,7 +259,7 @@ LATEST_TIME = 1e100  # a state refuses later ones
 def read_keys(keys: Any, n_rows: int, known: list[Any]) -> tuple[list[Any], IntArray]:
     """Return the different keys, ``known`` ones first, and for each row the place of its key among them."""
     listed = keys.tolist() if hasattr(keys, "tolist") else list(keys)
-    _require_length("keys", len(listed), n_rows)
+    require_length("keys", len(listed), n_rows)
     places = {key: place for place, key in enumerate(known)}
     try:
         codes = [places.setdefault(key, len(places)) for key in listed]
@@ -248,7 +280,7 @@ def read_times(times: Any, n_rows: int) -> FloatArray:
         array = np.asarray(array.tolist())
         if array.dtype.kind == "O":
             array = np.array(times, dtype="datetime64[us]")
-    _require_length("times", len(array), n_rows)
+    require_length("times", len(array), n_rows)
     if array.dtype.kind == "M":
         numbers = array.astype("datetime64[us]").astype(np.int64) / 1e6
         numbers[np.isnat(array)] = np.nan
@@ -266,7 +298,7 @@ def read_times(times: Any, n_rows: int) -> FloatArray:
 def read_numbers(numbers: Any, n_rows: int) -> IntArray:
     """Return what the caller calls the rows."""
     array = np.asarray(numbers)
-    _require_length("numbers", len(array), n_rows)
+    require_length("numbers", len(array), n_rows)
     if array.dtype.kind not in "iu":
         raise DataError(f"numbers must be integers, got {array.dtype}.")
     return array.astype(np.int64)
@@ -277,6 +309,7 @@ def _is_null(key: Any) -> bool:
     return key is None or type(key).__name__ in ("NAType", "NaTType") or bool(key != key)  # noqa: PLR0124
 
 
-def _require_length(name: str, found: int, n_rows: int) -> None:
+def require_length(name: str, found: int, n_rows: int) -> None:
+    """Raise a DataError if there is not one value per row."""
     if found != n_rows:
         raise DataError(f"X has {count(n_rows, 'row')} but {name} has {count(found, 'value')}: pass one per row.")

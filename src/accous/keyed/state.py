@@ -34,7 +34,7 @@ from accous.core.round import count_learners
 from accous.diagnostics.drift import MOST_LOOKS
 from accous.exceptions import CheckpointError
 
-VERSION = 2
+VERSION = 3
 _MAGIC = b"ACKS"
 _HEADER = struct.Struct("<4sH6BII4x16s")
 _CHECKSUM_AT = 16
@@ -73,11 +73,12 @@ _COUNTS = np.array(
             Number.SEEN_FIRST,
             Number.SEEN_LAST,
         ),
-        *(Number.N_EVENTS, *range(Number.LOOK_ROUNDS, N_NUMBERS)),
+        *(Number.N_EVENTS, Number.LABELS_ROW, *range(Number.LOOK_ROUNDS, N_NUMBERS)),
     ]
 )
 _NOT_NEGATIVE = [Number.LARGEST_MARGIN, Number.EFFECTIVE_ROWS, Number.VETO_ERROR, Number.STRENGTH]
 _NOT_NEGATIVE += [Number.N_RECENT, Number.N_RECENT_OUT, Number.EVENT_SIZE, Number.EVENT_ROUNDS]
+_NOT_NEGATIVE += [Number.N_LABELS, Number.N_WRONG]
 _MAY_BE_NAN = np.array(
     [
         *(Number.EFFECTIVE_ROWS, Number.VETO_EXCESS, Number.VETO_ERROR, Number.EVENT_ROUNDS, Number.EVENT_TIME),
@@ -314,6 +315,8 @@ class StateFormat:
             self._are_possible(sizes, self.peek(state)[0], visits)
             and self._limits.are_kept(sizes, eight[:n_before_rows], four)
             and (eight[Number.LOOK_ROUNDS] or not eight[Number.LOOK_ROWS])  # a look with rows has rounds
+            and eight[Number.N_WRONG] <= eight[Number.N_LABELS]
+            and eight[Number.LABELS_ROW] <= eight[Number.N_ROWS]
             and (not sizes.n_waiting or _are_rows(waiting))
         ):
             raise impossible_state(name)

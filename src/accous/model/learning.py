@@ -358,7 +358,7 @@ class Learning:
         """Return the loss of both experts on each label, NaN where one had not learned yet; see `weighed`."""
         answers = self.kept.answers[:, :2]
         if spread is None:
-            return np.asarray(-np.log(np.maximum(answers, _SMALLEST_PROBABILITY)))
+            return log_losses(answers)
         return np.asarray(np.abs(answers - self.kept.truths[:, None]) / spread)
 
     def weighed(self, spread: float | None) -> Learning:
@@ -378,10 +378,24 @@ class Learning:
         kept = self.kept
         fixed, learned = self.losses(spread).T
         gains = np.where(np.isnan(learned), 0.0, fixed - learned)
-        ages = (kept.position.max(initial=0) - kept.position) / _ROWS_OF_PACE
-        evidence = _RATE * float(np.power(_KEPT_OF_LOSSES, ages) @ gains)
-        odds = _FIRST_ODDS * np.exp(np.clip(evidence, -50.0, 50.0))
-        return replace(self, weight=float(np.clip(odds / (1.0 + odds), _SMALLEST_SHARE, 1.0 - _SMALLEST_SHARE)))
+        gain = float(faded_since(kept.position.max(initial=0) - kept.position) @ gains)
+        return replace(self, weight=float(weight_of_odds(_FIRST_ODDS, np.array(gain))))
+
+
+def log_losses(answers: FloatArray) -> FloatArray:
+    """Return the losses of probabilities of the truth, at most four nats."""
+    return np.asarray(-np.log(np.maximum(answers, _SMALLEST_PROBABILITY)))
+
+
+def faded_since(n_rows: NDArray[Any]) -> FloatArray:
+    """Return what is left of the weight of losses after so many rows."""
+    return np.power(_KEPT_OF_LOSSES, n_rows / _ROWS_OF_PACE)
+
+
+def weight_of_odds(first: float, gain: NDArray[Any]) -> FloatArray:
+    """Return the weight of the expert that learned, by its odds at first and by how much less it has lost since."""
+    odds = first * np.exp(np.clip(_RATE * gain, -50.0, 50.0))
+    return np.clip(odds / (1.0 + odds), _SMALLEST_SHARE, 1.0 - _SMALLEST_SHARE)
 
 
 def start_learning(rows: Any, task: Task) -> Learning:
