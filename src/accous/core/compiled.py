@@ -45,6 +45,11 @@ def inlined(function: Function) -> Function:
     return njit(**_OPTIONS | _INLINED)(function)
 
 
+def merged(function: Function) -> Function:
+    """Make a function that one place of a kernel calls: merged first, it is not compiled alone, which takes as long."""
+    return njit(inline="always", **_OPTIONS)(function)
+
+
 def inlined_sums(function: Function) -> Function:
     """Make a function that kernels can call and whose sums may be split into several partial sums."""
     return njit(**_OPTIONS | _INLINED | {"fastmath": _REASSOCIATED})(function)

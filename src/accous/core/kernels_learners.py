@@ -26,6 +26,7 @@ from accous.core.compiled import (
     AnyFloats,
     inlined,
     kernel,
+    merged,
 )
 
 _MAX_PROJECTION_STEPS = 20
@@ -202,7 +203,7 @@ def _start_triangle(diagonal: float, n_columns: int, triangle: AnyFloats) -> Non
 # --- Newton steps -----------------------------------------------------------------------------------------------
 
 
-@inlined
+@merged
 def _step(
     theta: FloatArray,
     matrix: FloatArray,
@@ -238,7 +239,7 @@ def _step(
     return squared_norm <= radius * radius or _project(theta, matrix, root, squared_norm, radius, room)
 
 
-@inlined
+@merged
 def _step_triangle(
     theta: AnyFloats,
     triangle: AnyFloats,
@@ -294,7 +295,7 @@ def _step_triangle(
 # --- projection onto the ball -----------------------------------------------------------------------------------
 
 
-@inlined
+@merged
 def _project(
     point: FloatArray, matrix: FloatArray, root: FloatArray, squared_norm: float, radius: float, room: FloatArray
 ) -> bool:
@@ -320,7 +321,7 @@ def _project(
     return _approach(point, matrix, right_side, theta, half, mu, radius, room)
 
 
-@inlined
+@merged
 def _approach(
     point: FloatArray,
     matrix: FloatArray,
@@ -400,7 +401,7 @@ def _solve(room: FloatArray, right_side: FloatArray, theta: FloatArray, half: Fl
 # --- the meta-learner -------------------------------------------------------------------------------------------
 
 
-@inlined
+@merged
 def _measure(
     n_learners: int, coef: FloatArray, coefs: AnyFloats, gradients: FloatArray, largest: float, margins: FloatArray
 ) -> float:
@@ -421,7 +422,7 @@ def _rate(log_count: float, squares: float) -> float:
     return rate if rate < 0.5 else 0.5
 
 
-@inlined
+@merged
 def _update(
     n_learners: int,
     log_count: float,

@@ -20,6 +20,7 @@ from accous.core.compiled import (
     inlined,
     inlined_sums,
     kernel,
+    merged,
 )
 
 # --- Compiled steps of the pool: Bayes' rule over the candidates for a batch, and the pooled ratio of rows
@@ -114,7 +115,7 @@ filter_batches, filter_batches_of_keys = (
 )
 
 
-@inlined
+@merged
 def _surprise(likelihoods: FloatArray, before: AnyFloats) -> float:
     """Return the mean log likelihood of the rows under proportions of the candidates."""
     surprise = 0.0
@@ -126,7 +127,7 @@ def _surprise(likelihoods: FloatArray, before: AnyFloats) -> float:
     return surprise / likelihoods.shape[0]
 
 
-@inlined
+@merged
 def _filter(
     likelihoods: FloatArray,
     prior: FloatArray,
@@ -196,7 +197,7 @@ def pool_reference(
     _mix_all(ratios, cuts, proportions, others, normalisers, pooled)
 
 
-@inlined
+@merged
 def _mix_all(
     ratios: FloatArray,
     cuts: FloatArray,
@@ -443,7 +444,7 @@ def _slot_value(whole: float, cuts: FloatArray, slot_shapes: FloatArray, k: int)
     return value
 
 
-@inlined
+@merged
 def _score(
     ratios: FloatArray,
     slot_ratios: FloatArray,
@@ -470,7 +471,7 @@ def _score(
 # --- filters ------------------------------------------------------------------------------------------------------
 
 
-@inlined
+@merged
 def _switch(likelihoods: FloatArray, prior: FloatArray, posterior: AnyFloats, rate: float, room: FloatArray) -> float:
     """Update one switching filter; return the log likelihood of the batch under its prediction."""
     gain, n_all = 0.0, prior.shape[0]
@@ -494,7 +495,7 @@ def _switch(likelihoods: FloatArray, prior: FloatArray, posterior: AnyFloats, ra
     return gain
 
 
-@inlined
+@merged
 def _decay(
     likelihoods: FloatArray, prior: FloatArray, counts: AnyFloats, decay: float, prior_count: float, shares: FloatArray
 ) -> float:
@@ -516,7 +517,7 @@ def _decay(
     return gain
 
 
-@inlined
+@merged
 def _normalise(logs: FloatArray) -> None:
     """Replace logarithms by their exponentials, scaled to sum 1."""
     largest = -math.inf

@@ -22,6 +22,7 @@ from accous.core.compiled import (
     inlined_exactly,
     inlined_sums,
     kernel,
+    merged,
 )
 
 # --- Compiled passes over many rows of few columns: gradients of all learners, ratios, the refit and fits
@@ -96,7 +97,7 @@ def share_classes(scores: FloatArray, probabilities: FloatArray) -> None:
 # --- products of a block with one or two vectors ----------------------------------------------------------------
 
 
-@inlined
+@merged
 def _score(blocks: FloatArray, coef: FloatArray, scores: FloatArray) -> None:
     """Compute the scores of all rows, four columns at a time, into an array of shape (n_blocks, BLOCK)."""
     n_columns = blocks.shape[1]
@@ -362,7 +363,7 @@ read_batches, read_batches_of_keys = (
 )
 
 
-@inlined
+@merged
 def _sum_gradients(
     blocks: FloatArray,
     rows: FloatArray,
