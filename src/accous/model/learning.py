@@ -640,8 +640,8 @@ def learn_from_kept(model: Any, *, rows: Any = None) -> None:
     has_trees = model._pair is not None and len(model.task_) + len(kept) >= FEWEST_ROWS_OF_TREES
     if model._pair is not None:
         share = model.combination_.share if has_trees else 0.0
-    if np.isnan(kept.answers[:, 1]).any():
-        kept = _judged_by_halves(model, replace(learning, share=share))
+    if np.isnan(kept.answers[:, 1]).all():
+        kept = _half_judged(model, replace(learning, share=share))
     if has_trees:
         share = choose_share(model.combination_, kept, model.task_)
     kept = replace(kept, is_learned=np.ones(len(kept), dtype=bool))
@@ -661,18 +661,16 @@ def learn_from_kept(model: Any, *, rows: Any = None) -> None:
     model.replace_learning(learned)
 
 
-def _judged_by_halves(model: Any, learning: Learning) -> KeptLabels:
-    """Return the kept labels, each half judged by an expert that learned from the other half.
+def _half_judged(model: Any, learning: Learning) -> KeptLabels:
+    """Return the kept labels, every second of them judged by an expert that learned from the others.
 
     So it is known how far to believe an expert that no later label has judged yet.
     """
-    kept = learning.kept
-    answers, is_even = kept.answers.copy(), np.arange(len(kept)) % 2 == 0
-    for is_learned in (is_even, ~is_even):
-        expert = model.fit_learned(replace(learning, kept=replace(kept, is_learned=is_learned)))
-        rest = np.flatnonzero(~is_learned)
-        with one_blas_thread(), naming_values(kept.rows, model.reference_):
-            answers[rest, 1:] = answers_of_learned(expert, taken(kept.rows, rest), kept.truths[rest], model.task_)
+    kept, answers, is_learned = learning.kept, learning.kept.answers.copy(), np.arange(len(learning.kept)) % 2 == 0
+    expert = model.fit_learned(replace(learning, kept=replace(kept, is_learned=is_learned)))
+    rest = np.flatnonzero(~is_learned)
+    with one_blas_thread(), naming_values(kept.rows, model.reference_):
+        answers[rest, 1:] = answers_of_learned(expert, taken(kept.rows, rest), kept.truths[rest], model.task_)
     return replace(kept, answers=answers)
 
 
