@@ -364,10 +364,9 @@ def draw_weights(curve: Curve) -> MplFigure:
         height = float(np.interp(np.log2(curve.period), np.log2(lengths), np.arange(len(lengths))))
         for axes in (heat, bars):
             axes.axhline(height, color="#D55E00", linewidth=1.4, linestyle=(0, (4, 2)))
-        place = (1.0, height)
-        label = f"M = {curve.period:,}"
-        bars.annotate(label, place, (-2, 2), xycoords=("axes fraction", "data"), textcoords="offset points",
-                      ha="right", va="bottom", color="#D55E00")  # fmt: skip
+        box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
+        heat.annotate(f"M = {curve.period:,}", (1.0, height), (-4, 4), xycoords=("axes fraction", "data"),
+                      textcoords="offset points", ha="right", va="bottom", color="#D55E00", bbox=box)  # fmt: skip
     for axes in (heat, bars):
         tidy(axes)
     return figure
@@ -403,7 +402,7 @@ def draw_regret(series: Sequence[RegretSeries]) -> MplFigure:
         panel.set_xticks(lengths, [f"{length:,}" for length in lengths])
         panel.xaxis.set_minor_formatter(NullFormatter())
         panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-        panel.legend(fontsize=8)
+        panel.legend(fontsize=8, frameon=True, framealpha=0.95, edgecolor="none")
         tidy(panel)
     axes[0].set_ylabel("cumulative dynamic regret of the ratio")
     return figure
