@@ -202,6 +202,7 @@ def _draw_points(points: Points, bound: str, measured: str, factor: float) -> Fi
     axes.plot(ends, factor * ends, color="black", linestyle=(0, (4, 3)), linewidth=1.2, label="the bound")
     axes.set(xscale="log", xlabel=bound, ylabel=measured + (", points" if factor == 100.0 else ""))
     axes.set_yscale("symlog" if factor == 100.0 else "log")
+    axes.set_ylim(-3.0 if factor == 100.0 else None)
     axes.legend(fontsize=8)
     tidy(axes)
     return figure
@@ -216,9 +217,9 @@ def _draw_lemmas(rows: dict[str, Any]) -> Figure:
             axes.plot(lengths, values, ".", color=color, markersize=3, label=path)
         order = np.argsort(lengths)
         base.plot(lengths[order], base_bound(lengths, moved)[order], color=color, linestyle=(0, (4, 3)), linewidth=1.0)
-    meta.axhline(meta_bound(int(lengths.max())), color="black", linestyle=(0, (4, 3)), linewidth=1.0)
-    for axes, title in ((base, "a learner above the true ratio"), (meta, "the ensemble above a learner")):
-        axes.set(xscale="log", xlabel="interval length", title=title)
+    meta.axhline(meta_bound(2 * int(lengths.max()) - 1), color="black", linestyle=(0, (4, 3)), linewidth=1.0)
+    for axes, title, low in ((base, "a learner above the true ratio", 0), (meta, "the ensemble above a learner", -10)):
+        axes.set(xscale="log", xlabel="interval length", title=title, ylim=(low, None))
         axes.set_yscale("symlog", linthresh=0.01)
         axes.legend(fontsize=8)
         tidy(axes)
@@ -233,8 +234,7 @@ def main() -> None:
         keep_part("theory", "excess_risk", excess_risks(LENGTHS, SEEDS))
         keep_part("theory", "theorem_regret", theorem_regrets(LENGTHS, SEEDS))
         keep_part("theory", "intervals", interval_regrets(2047, SEEDS))
-    rows = kept("theory")
-    for name, content in draw(rows).items():
+    for name, content in draw(kept("theory")).items():
         (IMAGES / f"results-{name}.png").write_bytes(content)
     for points in (ratio_errors_and_risks(), regrets_and_ratio_errors()):
         print(f"{len(points.bounds)} runs, {100 * points.share_within:.1f} % within the bound")
