@@ -55,16 +55,6 @@ def test_every_form_of_the_same_numbers_gives_the_same_bits(name, tmp_path):
     assert np.array_equal(found[1], expected[1])
 
 
-@pytest.mark.parametrize("name", ["float32", "memory map"])
-def test_another_width_is_named_with_the_fitted_one(name, tmp_path):
-    rows, y = make_rows()
-    model = AdaptiveClassifier(random_state=0).fit(rows, y)
-    narrow = FORMS[name](rows[:5, :4].copy(), tmp_path / "narrow.npy")
-    for method in (model.adapt, model.predict, model.ratio_.partial_fit, model.ratio_.predict_ratio):
-        with pytest.raises(DataError, match=r"4 features, .* 6 features"):
-            method(narrow)
-
-
 @pytest.mark.parametrize(
     "frame",
     [

@@ -1,5 +1,6 @@
 """The directive `commands`: every command of `accous` with its arguments and options, from the program itself."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +25,7 @@ def describe(name: str, command: Any) -> Iterator[str]:
     """Yield the Markdown of a command: what it does, usage, parameters, examples."""
     context = typer.Context(command, info_name=name)
     yield from (f"## {name}", "")
-    yield from (command.help or "").splitlines()
+    yield from (_in_code(line) for line in (command.help or "").splitlines())
     yield from ("", "```text", " ".join([name, *command.collect_usage_pieces(context)]), "```", "")
     rows = [_row(parameter.get_help_record(context)) for parameter in command.params if not parameter.hidden]
     if rows:
@@ -35,8 +36,17 @@ def describe(name: str, command: Any) -> Iterator[str]:
 
 
 def _row(record: tuple[str, str]) -> str:
-    names, text = ("\\|".join(part.split("|")) for part in record)
-    return f"| `{names}` | {' '.join(text.split()).replace('<', '&lt;')} |"
+    """Return a row of the table; words to choose from stand beside the text, where lines may break."""
+    *names, values = record[0].rsplit(" ", 1)
+    is_choice = "|" in values
+    text = _in_code(" ".join(record[1].split()).replace("<", "&lt;").replace("|", "\\|"))
+    said = f"One of {', '.join(f'`{each}`' for each in values.split('|'))}. {text}" if is_choice else text
+    return f"| `{' '.join(names if is_choice else [*names, values])}` | {said} |"
+
+
+def _in_code(text: str) -> str:
+    """Mark options as code: two hyphens would become a dash."""
+    return re.sub(r"(?<![\w`-])(--?[a-zA-Z][\w-]*)", r"`\1`", text)
 
 
 def _examples(epilog: str) -> Iterator[str]:

@@ -371,7 +371,7 @@ def test_a_line_torn_anywhere_costs_that_line_only(tmp_path_factory: pytest.Temp
 def test_a_broken_line_elsewhere_is_an_error_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "r.jsonl"
     file.write_text('{"run": "a", "status": "done"}\nnonsense\n{"run": "b", "status": "done"}\n')
-    with pytest.raises(DataError, match=r"r.jsonl, line 2: not a record"):
+    with pytest.raises(DataError, match=r"r\.jsonl, line 2"):
         read_rows(file)
 
 

@@ -71,7 +71,7 @@ def test_mnist_and_svhn() -> None:
 def test_stand_ins_are_named_and_have_the_same_classes() -> None:
     pair = load_cifar_cinic()
     assert_sound(pair, 8000, 8250, [1, 2, 3, 4, 5, 6, 8, 9])
-    assert pair.second.stand_in_for == "CINIC-10's images of ImageNet origin"
+    assert pair.second.stand_in_for.startswith("CINIC-10")
     assert "JPEG" in pair.first.title
     assert "Tiny-ImageNet" in pair.second.title
 
@@ -350,7 +350,7 @@ def test_portraits_in_order_of_their_years(data: Path) -> None:
     for image, name in zip(yearbook.images, in_order, strict=True):
         for channel in range(3):
             assert np.array_equal(image[..., channel], reduced(contents[name]))
-    assert "has 16 portraits from 1930 on, not 37189 as published" in yearbook.note
+    assert all(number in yearbook.note for number in ("16", "1930", "37189"))
 
 
 def test_a_corrupt_portrait_is_named(data: Path) -> None:

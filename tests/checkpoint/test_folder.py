@@ -27,7 +27,6 @@ from accous.model.tasks import ClassTask
 from tests.checkpoint.cases import forest, labels_of, make_cases
 from tests.checkpoint.conftest import BATCH, REFERENCE, edit_manifest, file_of
 from tests.compile_kernels import compile_kernels
-from tests.docs_pages import ROOT
 
 # --- the folder ---------------------------------------------------------------------------------------------
 
@@ -65,14 +64,11 @@ def test_every_save_replaces_the_state_and_has_the_permissions_of_files(saved):
     assert len({file.stat().st_mode for file in saved.iterdir()}) == 1
 
 
-def test_of_two_that_load_the_same_state_the_last_save_wins_as_the_pages_say(saved):
+def test_of_two_that_load_the_same_state_the_last_save_wins(saved):
     first, second = accous.load(saved), accous.load(saved)
     accous.save(first.partial_fit(BATCH).partial_fit(BATCH), saved)
     accous.save(second.partial_fit(BATCH), saved)
     assert accous.load(saved).n_rounds_ == 2
-    pages = [(ROOT / "docs" / page).read_text("utf-8") for page in ("howto/resume.md", "tutorials/pipeline.md")]
-    for words in (*pages, str(accous.save.__doc__)):
-        assert "without an error" in " ".join(words.split())
     accous.save(NoShift().fit(REFERENCE[:10]), saved)
     assert isinstance(accous.load(saved), NoShift), "another model replaces the saved one"
     assert len(list(saved.iterdir())) == 3
@@ -100,7 +96,7 @@ def test_a_folder_of_another_program_is_refused(name, content, tmp_path):
     (tmp_path / name).write_text(content)
     with pytest.raises(CheckpointError, match="did not save"):
         accous.save(NoShift().fit(REFERENCE), tmp_path)
-    with pytest.raises(CheckpointError, match=r"by accous|JSON|no saved model"):
+    with pytest.raises(CheckpointError, match=str(tmp_path)):
         accous.load(tmp_path)
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(name, content)]
 
@@ -322,14 +318,6 @@ def test_a_parameter_that_is_not_printed_counts_too():
         require_foreign(wanted, {"estimator": other})
 
 
-def test_folders_without_the_checksum_are_compared_by_what_is_printed():
-    description = describe_foreign(DecisionTreeClassifier(max_depth=3))
-    del description["parameters"]
-    require_foreign({"estimator": description}, {"estimator": DecisionTreeClassifier(max_depth=3)})
-    with pytest.raises(CheckpointError):
-        require_foreign({"estimator": description}, {"estimator": DecisionTreeClassifier(max_depth=4)})
-
-
 def test_addresses_in_memory_do_not_count():
     one, other = (FunctionTransformer(lambda rows: rows) for _ in range(2))
     assert describe_foreign(one) == describe_foreign(other)
@@ -397,11 +385,6 @@ def test_what_a_forged_manifest_names_is_not_loaded(edit, message, saved):
         accous.load(saved)
 
 
-def test_a_parameter_added_since_the_save_has_its_default(saved):
-    edit_manifest(saved, lambda content: content["model"]["parameters"].pop("max_ratio"), forge=True)
-    assert accous.load(saved).max_ratio == 100.0
-
-
 def test_frame_libraries_are_loaded_only_for_frames(tmp_path, library_forks):
     code = """
 import sys, numpy as np, accous
@@ -466,5 +449,5 @@ def test_a_file_that_cannot_be_read_is_reported(saved, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(saving, "read_data", fail)
-    with pytest.raises(CheckpointError, match=r"Cannot read .*Permission denied"):
+    with pytest.raises(CheckpointError, match=r"Permission denied"):
         accous.load(saved)

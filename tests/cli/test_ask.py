@@ -121,7 +121,7 @@ def test_labels_are_measured_then_learned_and_can_be_taken_back(model, capsys):
     found = json.loads(capsys.readouterr().out)
     assert (found["counted"], found["learning"]["labels"]) == (200, 200)
     assert main(["report", "model", "-o", "page.html", "--quiet"]) == 0
-    assert "Learned from 200 labels" in Path("page.html").read_text()
+    assert " 200 labels" in Path("page.html").read_text()
     learned = error_of_predictions()
     assert learned < before - 0.1
     table_model = accous.load("model")
@@ -162,8 +162,7 @@ def test_a_budget_draws_a_share_and_rows_are_predicted_first(model, capsys):
     assert asked.columns == ["line", "id", "kind", "x", "z", "prediction", "label"]
     assert 80 < asked.height < 160
     assert ask("--labels-per", "10", "2", output="again.csv").height == 0
-    assert "0 rows of 4" in (said := capsys.readouterr().out)
-    assert "no row of this share is left" in said
+    assert capsys.readouterr().out.startswith("0 of 4")
     assert accous.load("model").model.n_rounds_ == 12
 
 

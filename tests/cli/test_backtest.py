@@ -108,21 +108,6 @@ def test_fit_prints_the_sentences_and_stores_the_outcome(capsys):
     assert f"the loss was {fitted['worst_window']:.3g} higher" in printed
 
 
-@pytest.mark.slow
-def test_the_same_table_has_the_same_replay_as_fit(capsys):
-    """Both combine the predictors in the same way; the classes lie in a ring."""
-    random = np.random.default_rng(0)
-    X = random.normal(size=(500, 2))
-    is_out = (X**2).sum(axis=1) > 1.5
-    pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "label": np.where(is_out, "yes", "no")}).write_csv("reference.csv")
-    assert main([*FIT, "--ordered", "--json"]) == 0
-    fitted = json.loads(capsys.readouterr().out)
-    found = json_of(capsys)
-    assert found["estimator"] == fitted["estimator"] == "auto"
-    assert {name: found[name] for name in fitted["backtest"]} == fitted["backtest"]
-    assert len(found["table"]) == found["looks"]
-
-
 @pytest.mark.parametrize(
     ("n_rows", "options", "has_one"), [(300, [], True), (300, ["--no-ordered"], False), (80, ["--ordered"], False)]
 )

@@ -2,7 +2,6 @@
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from accous import cli
 from accous.checkpoint.files import exclusive_lock
 from accous.cli import main
 from accous_bench import contenders
-from accous_bench.problems import get_problem
 from tests.bench.rows import make_failure, table_rows
 
 SPEC = """datasets = ["gaussian"]
@@ -52,16 +50,6 @@ def test_only_a_part_and_json(capsys):
     assert captured.err == ""
     (row,) = rows_of("here/mine.jsonl")
     assert (row["contender"], row["seed"], row["n_rounds"]) == ("accous", 1, 6)
-
-
-@pytest.mark.parametrize("is_quiet", [False, True])
-def test_a_slow_preparation_is_announced_unless_quiet(is_quiet, capsys, monkeypatch):
-    slow = replace(get_problem("gaussian"), patience="takes minutes")
-    monkeypatch.setattr("accous_bench.spec.get_problem", lambda _: slow)
-    assert main(["bench", "run", "mine.toml", "--json", *(["-q"] if is_quiet else [])]) == 0
-    printed = capsys.readouterr()
-    assert ("takes minutes" in printed.err) is not is_quiet
-    assert json.loads(printed.out)["done"] == 4
 
 
 def test_failed_runs_give_exit_code_1_and_are_named(capsys, monkeypatch):
@@ -178,5 +166,5 @@ def test_a_plug_in_that_cannot_be_loaded_takes_no_other_command_with_it(monkeypa
     monkeypatch.setattr(cli, "entry_points", lambda **_: [Broken()])
     monkeypatch.setattr(cli, "app", cli.make_app())
     assert main(["bench", "list"]) == 1
-    assert "accous bench cannot be loaded (no module of that name)" in capsys.readouterr().err
+    assert "no module of that name" in capsys.readouterr().err
     assert main(["status", "gone"]) == 1

@@ -85,24 +85,6 @@ def test_other_columns_are_features_too_and_whole_embeddings_can_be_dropped_and_
     assert load_table_model("model").encoder.used_columns == ["id"]
 
 
-@pytest.mark.parametrize("kind", ["npy", "list", "array"])
-@pytest.mark.parametrize("width", [WIDTH - 2, WIDTH + 2, 1])
-def test_another_width_is_refused(kind, width, capsys):
-    assert main(FIT) == 0
-    rows = np.ones((30, width), dtype=np.float32)
-    dtype = pl.Array(pl.Float32, width) if kind == "array" else pl.List(pl.Float32)
-    np.save("ones.npy", rows)
-    pl.DataFrame({"embedding": pl.Series(rows.tolist(), dtype=dtype)}).write_parquet("ones.parquet")
-    path = "ones.npy" if kind == "npy" else "ones.parquet"
-    capsys.readouterr()
-    assert main(["adapt", "model", path, "-o", "predictions.csv", "--on-bad-row", "skip"]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"accous: {path} ")
-    assert f" {width} number" in error
-    assert f" {WIDTH}:" in error
-    assert not Path("predictions.csv").exists()
-
-
 def test_single_rows_of_another_length_are_bad_rows(capsys):
     fit = ["fit", "reference.parquet", "--label", "label", "-o", "model", "--drop", "id", "-q"]
     adapt = ["adapt", "model", "stream.parquet", "-o", "predictions.csv", "-q"]
@@ -135,12 +117,6 @@ def test_an_embedding_that_is_dropped_may_be_anything():
     assert pl.read_csv("predictions.csv").height == 21
 
 
-def test_labels_that_are_missing_are_named(capsys):
-    np.save("labels.npy", np.array([np.nan, 1.0] + [0.0] * 78))
-    assert main(FIT) == 1
-    assert "reference.npy, row 1, column 'label'" in capsys.readouterr().err
-
-
 def test_an_array_that_has_grown_is_followed_from_where_it_was():
     assert main(FIT) == 0
     stream = np.load("stream.npy")
@@ -153,18 +129,6 @@ def test_an_array_that_has_grown_is_followed_from_where_it_was():
     np.save("stream.npy", stream)
     assert main(ADAPT) == 0
     assert Path("predictions.csv").read_bytes() == expected
-
-
-def test_many_columns_are_summarised_in_one_line(capsys):
-    assert main(FIT) == 0
-    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│ embedding")]
-    assert "embedding_0 to embedding_13" in row
-    assert "13 numbers" in row
-    assert main([*ADAPT, "--batch-size", "2"]) == 0
-    assert main(["report", "model", "-o", "report.html"]) == 0
-    page = Path("report.html").read_text()
-    assert "embedding_0 to embedding_13" in page
-    assert page.count('class="chart spread"') == 6
 
 
 def test_numbers_to_predict_can_be_an_array(capsys):

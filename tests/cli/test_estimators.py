@@ -117,13 +117,6 @@ def test_a_name_of_ours_needs_no_repeating(folder, capsys):
     assert accous.load("model").model.estimator is not None
 
 
-def test_the_status_of_your_own_code_needs_its_name(folder, capsys):
-    assert main([*FIT, "cli_models:make", "--no-ordered"]) == 0
-    assert main(["status", "model"]) == 1
-    assert "--estimator cli_models:make" in capsys.readouterr().err
-    assert main(["status", "model", "--estimator", "cli_models:make"]) == 0
-
-
 def test_fit_says_how_rarely_a_costly_predictor_is_refitted(folder, capsys):
     fit = [each for each in FIT if each != "--quiet"]
     # A forest, of five trees: any takes much longer to fit than to ask.
@@ -160,8 +153,6 @@ def test_auto_is_linear_with_few_rows_and_a_penalty_is_for_the_linear_part(folde
         record = json.loads(capsys.readouterr().out)
         assert record["estimator"] == "linear"
         assert record["predictors"] is None
-    assert main([*FIT[:-2], "--no-ordered", "--force"]) == 0
-    assert "fewer than 500 rows" in " ".join(capsys.readouterr().out.split())
 
 
 def test_rare_classes_weigh_more_if_asked_for(folder, capsys):

@@ -44,8 +44,6 @@ def test_the_accuracy_of_labels_by_chance_is_that_of_chance(capsys):
     record = json.loads(capsys.readouterr().out)
     assert 0.35 < record["accuracy"] < 0.65
     assert record["beats_constant"] is False
-    assert main([*FIT, "--force"]) == 0
-    assert "better than always predicting the most frequent class" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -174,35 +174,6 @@ def test_files_of_another_kind_are_refused(content, culprit, capsys):
         assert "cp1252" in error_of(capsys, *ADAPT, "--encoding", "cp1252", "--new", "--force")
 
 
-def test_names_and_bytes_that_a_terminal_obeys_are_not_printed(capsys):
-    Path("stream.parquet").write_bytes(b"PAR1 and so on, but no footer PAR1")
-    error_of(capsys, "adapt", "model", "stream.parquet", "-o", "other.csv")
-    error_of(capsys, "adapt", "model", "stream\x07\x1b[31m.csv", "-o", "other.csv")
-
-
-@pytest.mark.parametrize(
-    ("row", "culprit"),
-    [
-        ("{", "JSON"),
-        ("[1, 2]", "JSON"),
-        ('{"age": [1], "income": 2, "plan": "a"}', "'age'"),
-        ('{"age": true, "income": 2, "plan": "a"}', "'true'"),
-        ('{"age": null, "plan": "b"}', None),
-    ],
-)
-def test_json_lines_name_what_is_wrong(row, culprit, capsys):
-    good = '{"age": 30, "income": 1200.5, "plan": "a"}'
-    Path("stream.jsonl").write_text(f"{good}\n{row}\n{good}")
-    adapt = ["adapt", "model", "stream.jsonl", "-o", "predictions.jsonl"]
-    if culprit is None:
-        assert main(adapt) == 0
-        assert load_table_model("model").job.n_missing == 2
-    else:
-        error = error_of(capsys, *adapt)
-        assert error.startswith("accous: stream.jsonl, line 2")
-        assert culprit in error
-
-
 def test_a_file_of_somebody_else_s_is_not_replaced_by_rows_set_aside(capsys):
     write_reference([*REFERENCE, "1,2,a,"])
     write_stream("1,2")

@@ -71,19 +71,6 @@ def test_a_run_writes_numbers_with_their_intervals_and_scores_them(capsys):
     assert (totals["n_rows"], totals["n_scored"]) == (N_STREAM, N_STREAM)
 
 
-def test_a_run_that_was_stopped_goes_on_with_the_same_bytes():
-    stream = pl.read_csv("stream.csv")
-    assert main(["adapt", "model", "stream.csv", "-o", "whole.csv", "--quiet"]) == 0
-    whole = Path("whole.csv").read_bytes()
-    assert main([*FIT, "--force", "--quiet"]) == 0
-    stream[:50].write_csv("part.csv")
-    assert main(["adapt", "model", "part.csv", "-o", "parts.csv", "--quiet"]) == 0
-    with Path("part.csv").open("a") as part:
-        part.write(stream[50:].write_csv(include_header=False))
-    assert main(["adapt", "model", "part.csv", "-o", "parts.csv", "--quiet"]) == 0
-    assert Path("parts.csv").read_bytes() == whole
-
-
 def test_late_labels_measure_in_the_unit_of_the_target():
     assert main(["adapt", "model", "stream.csv", "-o", "out.csv", "--quiet"]) == 0
     assert main(["labels", "model", "stream.csv", "--label", "minutes", "--quiet"]) == 0
@@ -100,15 +87,6 @@ def test_the_state_speaks_in_the_unit_of_the_target(capsys):
     assert (record["metric"], record["basis"]) == ("mean_absolute_error", "labels")
     assert record["metrics"]["bias"]["value"] == pytest.approx((found - truth).mean(), abs=0.5)
     assert main(["status", "model", "--metric", "roc_auc"]) == 2
-
-
-def test_predict_learns_nothing(capsys):
-    before = files_of(Path("model"))
-    assert main(["predict", "model", "stream.csv", "-o", "out.csv", "--json", "--quiet"]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert record["mean_prediction"] == pytest.approx(pl.read_csv("out.csv")["prediction"].mean())
-    found = files_of(Path("model"))
-    assert {name: found[name] for name in before} == before
 
 
 def test_a_label_that_is_no_number_is_a_bad_row(capsys):

@@ -1,11 +1,8 @@
 """`accous predict` writes what `accous adapt` would from the same state; the model's folder only remembers that."""
 
-import gzip
 import json
-import sys
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 
@@ -80,39 +77,6 @@ def test_a_long_table_leaves_no_trace_of_its_length_in_memory_and_old_rows_go_me
     assert job.run()
     assert (job.n_rows, len(job._ids), len(n_prunes)) == (100, 1, 4)
     assert job._ids[0][1] - job._ids[0][0] == 99 * ID_STEP
-
-
-@pytest.mark.usefixtures("untouched")
-def test_every_format_in_and_out(fitted, monkeypatch, capsysbinary):
-    rows = fitted["rows"]
-    rows.write_csv("rows.tsv", separator="\t")
-    rows.write_ndjson("rows.jsonl")
-    rows.write_parquet("rows.parquet", row_group_size=37)
-    with gzip.open("rows.csv.gz", "wb") as file:
-        file.write(rows.write_csv().encode())
-    assert main([*PREDICT, "--key", "id", "--keep", "day,x0"]) == 0
-    expected = pl.read_csv("out.csv", infer_schema_length=None)
-    assert expected.columns == ["id", "day", "x0", "round", "prediction", "p_no", "p_yes", "ratio"]
-    assert expected["id"].to_list() == rows["id"].to_list()
-    for number, name in enumerate(["rows.tsv", "rows.jsonl", "rows.parquet", "rows.csv.gz"]):
-        output = f"out{number}.csv"
-        assert main(["predict", "model", name, "-o", output, "--key", "id", "--keep", "day,x0"]) == 0
-        assert pl.read_csv(output).drop("x0").equals(expected.drop("x0"))
-    readers = {"tsv": lambda path: pl.read_csv(path, separator="\t"), "jsonl": pl.read_ndjson}
-    for ending, read in (readers | {"parquet": pl.read_parquet}).items():
-        assert main(["predict", "model", "rows.csv", "-o", f"out.{ending}", "--key", "id"]) == 0
-        found = read(f"out.{ending}")
-        assert found["prediction"].to_list() == expected["prediction"].to_list()
-        assert np.allclose(found["p_yes"].cast(pl.Float64), expected["p_yes"])
-    capsysbinary.readouterr()
-    with Path("rows.jsonl").open() as file:
-        monkeypatch.setattr(sys, "stdin", file)
-        assert main(["predict", "model", "-", "--format", "jsonl", "--key", "id", "--keep", "day,x0"]) == 0
-    printed = capsysbinary.readouterr()
-    assert pl.read_csv(printed.out).drop("x0").equals(expected.drop("x0"))
-    assert b"100 rows, predicted" in printed.err
-    assert not list(Path().glob("*.predicting*"))
-    assert not list(Path().glob("*.partial*"))
 
 
 @pytest.mark.usefixtures("untouched")

@@ -208,16 +208,4 @@ def shown_on_a_terminal(start, *arguments: str) -> str:
 def test_a_terminal_has_a_progress_bar_with_the_running_errors(start):
     arguments = ["adapt", "model", "stream.csv", "-o", "predictions.csv", "--label", "label", "--batch-size", "1"]
     text = shown_on_a_terminal(start, *arguments)
-    assert all(part in text for part in ("rows per second", "error of the fixed model", "━"))
-
-
-def test_on_a_terminal_commands_that_may_take_long_say_what_they_do(folder, start, fitted):
-    """`labels`, `ask` and `report` read files of any length."""
-    fitted["stream"].write_csv(folder / "labelled.csv")
-    run_here(folder, "adapt", "model", "stream.csv", "-o", "predictions.csv", "--quiet")
-    for text, arguments in {
-        "Choosing rows": ["ask", "model", "stream.csv", "-n", "5", "-o", "asked.csv"],
-        "Joining the labels": ["labels", "model", "labelled.csv", "--label", "label"],
-        "Writing the report": ["report", "model", "-o", "report.html"],
-    }.items():
-        assert text in shown_on_a_terminal(start, *arguments)
+    assert all(part in text for part in ("rows per second", "━"))

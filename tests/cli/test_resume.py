@@ -12,7 +12,7 @@ import pytest
 import accous
 from accous.cli import main
 from accous.table.adapt import AdaptJob
-from accous.table.model import load_table_model, save_table_model
+from accous.table.model import load_table_model
 from accous.table.options import AdaptOptions
 from tests.cli.late_labels import N_ROWS, adapt, labels, run_json, write
 from tests.cli.processes import files_of
@@ -80,15 +80,6 @@ def test_another_command_in_the_middle_of_a_run_is_refused_with_that_of_the_run(
     error = error_of(capsys, *options)
     assert all(name in error for name in [*named, str(Path("stream.csv").absolute())])
     assert main([*ADAPT, *options, "--on-bad-row", "skip", "--new", "--force"]) == 0
-
-
-def test_an_unfinished_run_of_an_older_version_is_not_continued_with_other_columns(lines, capsys):
-    write_lines(*lines[:52], BAD)
-    fail()
-    table_model = load_table_model("model")
-    del table_model.job.spec.options["key"]
-    save_table_model(table_model, Path("model"))
-    assert "older accous" in error_of(capsys)
 
 
 def begin_without_saving(lines: list[str], *options: str) -> None:

@@ -335,15 +335,6 @@ def test_rows_far_beyond_the_feature_bound_leave_everything_finite_and_margins_c
     assert meta_range == "running" or longest > 4.0
 
 
-@pytest.mark.slow
-@every_loss
-@every_start
-@every_range
-def test_three_hundred_rounds_equal_the_slow_version(loss, start, meta_range):
-    for state, oracle in run_both(make_setup(loss, start, meta_range, min_interval=1), n_rounds=300):
-        assert_same(state, oracle)
-
-
 # --- what a state shows -----------------------------------------------------------------------------------------
 
 
@@ -380,21 +371,6 @@ def test_running_range_is_the_largest_margin_seen():
 
 
 # --- the state as a value ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.every_pair
-@every_loss
-@every_start
-@pytest.mark.parametrize("n_rounds", [0, 2, 3, 6, 7, 12])
-def test_running_twice_from_one_state_gives_the_same_bits(loss, start, n_rounds):
-    setup = make_setup(loss, start)
-    reference, batch = np.split(feature_rows(np.random.default_rng(1), 20, N_FEATURES), [15])
-    state = run_rounds(setup, n_rounds)
-    settings = setup.settings(N_FEATURES)
-    first, second = (run_round(state, settings, reference, batch, setup.step_size) for _ in range(2))
-    for one, other in zip(arrays_of(first), arrays_of(second), strict=True):
-        assert one.tobytes() == other.tobytes()
-    assert first.largest_margin == second.largest_margin
 
 
 def test_step_size_may_change_from_round_to_round():
@@ -521,12 +497,3 @@ def test_another_reference_is_passed_over_anew():
     ratios(state, settings, reference)
     fresh = run_round(replace(state, cache={}), settings, other, batch, 2.0)
     assert bits(run_round(state, settings, other, batch, 2.0)) == bits(fresh)
-
-
-@pytest.mark.parametrize("metric", list(PLAIN_STEPS))
-def test_two_rounds_from_one_state_do_not_disturb_each_other(metric):
-    state, settings, reference = run_wide("logistic", 21, metric)
-    one, other = (feature_rows(np.random.default_rng(seed), 4, N_WIDE) for seed in (1, 2))
-    first = run_round(state, settings, reference, one, 2.0)
-    run_round(state, settings, reference, other, 2.0)
-    assert bits(run_round(state, settings, reference, one, 2.0)) == bits(first)

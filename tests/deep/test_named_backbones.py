@@ -55,7 +55,7 @@ def test_efficientnet_lite0_without_its_packages(module, monkeypatch):
         pytest.importorskip(name, reason="needs a network for images: pip install 'accous[deep]'")
     monkeypatch.setitem(sys.modules, module, None)
     package = module.replace("_", "-")
-    with pytest.raises(MissingExtraError, match=rf"needs {package}, .* pip install 'accous\[deep\]' adds it") as caught:
+    with pytest.raises(MissingExtraError, match=rf"{package}.*accous\[deep\]") as caught:
         BackboneFeatures().fit(images(4))
     assert caught.value.name == module
 
@@ -64,7 +64,7 @@ def test_efficientnet_lite0_without_its_packages(module, monkeypatch):
     find_spec("torchvision") is not None, reason="needs an environment without torchvision: pip uninstall torchvision"
 )
 def test_resnet34_without_torchvision():
-    with pytest.raises(MissingExtraError, match=r"resnet34.* needs torchvision, .* pip install 'torchvision'"):
+    with pytest.raises(MissingExtraError, match=r"resnet34.*torchvision"):
         load_backbone("resnet34", None, ArrayRows(images(2)))
 
 
@@ -80,5 +80,5 @@ def test_resnet34_without_available_weights(monkeypatch):
     models.ResNet34_Weights = SimpleNamespace(IMAGENET1K_V1=Weights())
     monkeypatch.setitem(sys.modules, "torchvision", ModuleType("torchvision"))
     monkeypatch.setitem(sys.modules, "torchvision.models", models)
-    with pytest.raises(DataError, match=r"loaded \(no network\): download https://example\.org/resnet34\.pth"):
+    with pytest.raises(DataError, match=r"no network.*https://example\.org/resnet34\.pth"):
         BackboneFeatures("resnet34").fit(images(4))

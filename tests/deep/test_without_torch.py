@@ -34,9 +34,6 @@ print(accous.AdaptiveClassifier(random_state=0).fit(embeddings, y).adapt(embeddi
 
 def test_without_torch_all_else_works_and_the_deep_part_says_what_to_install(library_forks):
     done = library_forks.run(CODE, kind="code")
-    assert done.stdout.splitlines() == [
-        "['BackboneFeatures', 'embeddings_of']",
-        "torch | BackboneFeatures needs PyTorch, which is not installed: pip install 'accous[deep]' adds it.",
-        "torch | embeddings_of needs PyTorch, which is not installed: pip install 'accous[deep]' adds it.",
-        "(5,)",
-    ]
+    names, *told, shape = done.stdout.splitlines()
+    assert (names, shape) == ("['BackboneFeatures', 'embeddings_of']", "(5,)")
+    assert [each.startswith("torch | ") and "accous[deep]" in each for each in told] == [True, True]

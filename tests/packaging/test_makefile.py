@@ -46,12 +46,3 @@ def test_the_site_needs_no_torch_and_uses_what_is_set_up(environment):
     for stamp in STAMPS:
         (environment / stamp).touch()
     assert "pip install" not in commands("docs", environment)
-
-
-def test_what_is_set_up_costs_nothing(environment):
-    (environment / STAMPS[0]).touch()
-    planned = commands("test", environment)
-    assert planned.count("pip install") == 1
-    assert "-m venv" not in planned
-    (environment / STAMPS[1]).touch()
-    assert "pip install" not in commands("demo", environment) + commands("test", environment)

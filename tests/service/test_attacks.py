@@ -255,7 +255,7 @@ def test_a_panic_while_saving_does_not_end_the_learner(numbers, tmp_path, monkey
     learner = Learner(owned, Limits(), Metrics(), save_batches=1, save_seconds=60.0)
     monkeypatch.setattr(owned.executor, "store_predictions", panic)
     learner.save()
-    with pytest.raises(CheckpointError, match=r"could not be saved .*Nothing is lost"):
+    with pytest.raises(CheckpointError, match="could not be saved"):
         learner.stop()
     owned.log.close()
     owned.executor.close()
@@ -336,16 +336,6 @@ def test_a_folder_that_cannot_be_written_to_is_a_sentence(forks, numbers, tmp_pa
     assert "a service needs" in done.stderr
     assert "Errno" not in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-def test_a_deleted_file_of_idempotency_is_noticed(forks, numbers, tmp_path):
-    folder = numbers.copy(tmp_path / "model")
-    with serving(forks, folder) as server:
-        server.step(numbers.rows[:2], Idempotency_Key="one")
-        server.kill()
-    (folder / "service" / "idempotency.bin").unlink()
-    done = forks.run("accous", "serve", folder, "--port", "0", check=1)
-    assert "idempotency.bin is missing" in done.stderr
 
 
 # --- what was acknowledged is known ---

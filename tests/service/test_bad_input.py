@@ -378,13 +378,6 @@ def test_parameters_of_an_address_that_are_not_known(server, path, headers, name
     assert f"parameter {name}" in answer.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("path", ["/v1/history?form=3", "/v1/state?round=1"])
-def test_parameters_of_what_is_looked_at(server, path):
-    answer = server.client.get(path)
-    assert error_of(answer) == "invalid"
-    assert answer.json()["error"]["message"].endswith("use since." if "history" in path else "use by.")
-
-
 def test_json_is_told_what_is_allowed_as_csv_is(server, mixed):
     sent = json.dumps({"rows": mixed.rows[:1], "include": ["ids", "rato"]})
     by_json = server.client.post("/v1/predict", content=sent, headers=JSON).json()["error"]

@@ -6,7 +6,6 @@ import resource
 import shutil
 import signal
 import socket
-import struct
 from pathlib import Path
 
 import pytest
@@ -116,19 +115,6 @@ def test_a_crash_between_the_save_and_the_new_log_counts_nothing_twice(forks, mo
     assert content_of(model) == saved
 
 
-def test_a_torn_last_record_is_cut_off_and_reported(forks, model, numbers):
-    with serving(forks, model) as server:
-        server.step(numbers.rows[:1])
-        server.kill()
-    with (model / "service" / "batches.log").open("ab") as file:
-        file.write(struct.pack("<IQ", 1000, 1) + b"half")
-    with serving(forks, model) as server:
-        assert server.client.get("/readyz").json()["rounds"] == 1
-        assert server.step(numbers.rows[1:2])["round"] == 2
-    assert "Cut off 16 bytes" in server.stderr
-    assert "from 1 batch" in server.stderr
-
-
 def test_a_full_disk_refuses_the_batch_and_the_model_stays(forks, model, numbers):
     """No file may grow beyond the size that the log has: what the system says then is what a full disk says."""
     with serving(forks, model) as server:
@@ -174,20 +160,6 @@ def test_the_log_of_another_model_is_not_run(forks, model, numbers, tmp_path):
         assert server.client.get("/readyz").json()["rounds"] == 0
     assert len(list((fresh / "service").glob("batches.log.*"))) == 1
     assert "another model" in server.stderr
-
-
-def test_damage_before_the_end_of_the_log_stops_the_start(forks, model, numbers):
-    with serving(forks, model) as server:
-        for start in range(3):
-            server.step(numbers.rows[start : start + 1])
-        server.kill()
-    path = model / "service" / "batches.log"
-    content = bytearray(path.read_bytes())
-    content[100] ^= 1
-    path.write_bytes(content)
-    done = forks.run("accous", "serve", model, "--port", "0", check=1)
-    assert "damaged at byte 59" in done.stderr
-    assert path.read_bytes() == bytes(content)
 
 
 def test_a_signal_ends_it_after_all_answers(forks, model, numbers):

@@ -48,12 +48,6 @@ def test_the_image_runs_as_nobody_special_and_checks_its_health():
             assert "--token-file" in words
 
 
-def test_the_extra_of_the_image_exists():
-    text = (ROOT / "Dockerfile").read_text()
-    assert ".[serve]" in text
-    assert re.search(r"^serve = \[", (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE)
-
-
 def test_the_unit_starts_a_command_that_exists():
     unit = configparser.ConfigParser(interpolation=None, strict=False)
     unit.optionxform = str

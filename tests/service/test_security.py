@@ -98,10 +98,7 @@ def test_the_page_is_opened_by_a_cookie_that_only_reads(guarded, numbers):
 
 def test_another_address_than_the_loopback_needs_tokens(forks, model):
     done = forks.run("accous", "serve", model, "--host", "0.0.0.0", "--port", "0", check=2)
-    assert done.stderr == (
-        "accous: --host 0.0.0.0 can be reached from other machines: give tokens with --token-file, or serve on "
-        "127.0.0.1.\n"
-    )
+    assert "--token-file" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ TEXTS = """
 422 invalid: The address has the parameter 'inlude': use include, alpha, key.
 422 invalid: include has 'rato': use words of ids, probabilities, ratio, sets.
 422 invalid: The address has the parameter 'include': with JSON, put include, alpha and key beside the rows.
-400 malformed_csv: Line 2 of the table has 3 fields, and the head has 4.
+400 malformed_csv: Line 2 of the table has 3 fields, and the header has 4.
 422 wrong_columns: The table has the column 'x0' twice.
 415 unsupported_content_type: The header Content-Type is 'application/xml': use application/json or text/csv or application/vnd.apache.arrow.stream.
 404 not_found: There is nothing at this address; /docs lists what there is.

@@ -27,18 +27,6 @@ def test_each_has_a_twin_for_dark_pages_or_is_turned_or_framed():
     assert [name for name in IMAGES if "-dark." not in name and has_twin(name) == has_a_rule(name)] == []
 
 
-def _dark_rule(image):
-    sheet = (DOCS / "_static" / "site.css").read_text()
-    return sheet.split(f'html[data-theme="dark"] .bd-content img{image} {{')[1].split("}")[0]
-
-
-@pytest.mark.parametrize("name", PHOTOGRAPHS)
-def test_dark_pages_frame_photographs(name):
-    rule = _dark_rule(f'[src*="{name.removesuffix(".png")}"]')
-    assert "background: #fff" in rule
-    assert "filter: none" in rule
-
-
 def test_one_command_draws_each():
     patterns = {name: [pattern for pattern in FIGURES if fnmatch(name, pattern)] for name in IMAGES}
     assert {name: found for name, found in patterns.items() if len(found) != 1} == {}

@@ -61,8 +61,7 @@ def adapt(options: AdaptOptions) -> int:
 
     Each row of the output has its line and an id (or your key), the columns that you keep, the round, the predicted
     class, the probability of each class, and the ratio: how much more common such rows are now than in the reference.
-    If the command is stopped or killed, run it again: it continues where it was. If the file has grown since, run it
-    again: it appends.
+    If the command is stopped or killed, run it again to continue. If the file has grown, run it again to append.
     """
     try:
         with locked_model(options.model, "accous adapt"):
@@ -190,8 +189,8 @@ def _remarks_on_values(job: AdaptJob | PredictJob, counted: Job | PredictJob) ->
 def predict(options: PredictOptions) -> int:
     """Predict rows without learning from them.
 
-    The output has the columns that accous adapt writes; its round is the last one that the model has learned from. The
-    model's folder remembers the predictions for late labels, and stays as it is otherwise.
+    The output has the columns that accous adapt writes, with the last round that the model has learned from. The model
+    does not change; its folder remembers the predictions for late labels.
     """
     require_folder(options.model)
     require_no_batches_left(options.model, may_be_served=True)

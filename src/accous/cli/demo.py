@@ -67,12 +67,12 @@ class DemoOptions:
         ),
     ] = "squ"
     seed: Annotated[int, between("--seed", 0, LARGEST_SEED, help="Seed of the stream.", rich_help_panel=_SIMULATED)] = 0
-    output: Annotated[Path, typer.Option("--output", "-o", help="The picture: a .png, .svg or .pdf file.")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Picture: a .png, .svg or .pdf file.")] = Path(
         "demo.png"
     )
-    report: Annotated[Path, typer.Option(help="The report: an .html file.")] = Path("demo.html")
+    report: Annotated[Path, typer.Option(help="Report: an .html file.")] = Path("demo.html")
     tables: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Only write the tables of the demo to this folder.")
+        Path | None, typer.Option(metavar="FOLDER", help="Only write the demo's tables to this folder.")
     ] = None
     serve: Annotated[
         bool,
@@ -85,7 +85,7 @@ class DemoOptions:
     port: Annotated[
         int, between("--port", 0, 65_535, help="Port for --serve; 0 takes a free one.", rich_help_panel=_SIMULATED)
     ] = 8321
-    pace: Annotated[float, typer.Option(help="Rounds a second for --serve.", rich_help_panel=_SIMULATED)] = 25.0
+    pace: Annotated[float, typer.Option(help="Rounds per second, with --serve.", rich_help_panel=_SIMULATED)] = 25.0
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the table: no progress bar, no remarks.")] = (
         False
     )
@@ -108,9 +108,8 @@ class DemoOptions:
 def demo(options: DemoOptions) -> int:
     """Watch a model drift and recover on real data: a bike rental, hour by hour.
 
-    A model is fitted on the first six weeks, in winter. Then spring comes. Of every 1,000 hours, 100 labels are asked
-    for: they raise the alarm, and the model learns from them. The demo writes a table, a picture and a report, in less
-    than a minute.
+    A model is fitted on six weeks of winter. Then spring comes. accous asks for 100 labels in every 1,000 hours: they
+    raise the alarm, and the model learns from them. In less than a minute you get a table, a picture and a report.
     """
     remarks = remarks_console(quiet=options.quiet)
     if options.serve:
@@ -322,8 +321,8 @@ def _learn(folder: Path, number: int, truth: pl.DataFrame) -> TableModel:
 def _print_table(recovery: Recovery, console: Console, *, is_brief: bool) -> None:
     from rich.table import Table
 
-    table = Table(title=f"Bike rentals: errors in rentals an hour, {count(N_PART, 'hour')} a line")
-    for heading in ("until", "fitted once", "accous", "it said", "by labels", "labels", "alarm"):
+    table = Table(title=f"Bike rentals: mean error in rentals an hour; each line is {count(N_PART, 'hour')}")
+    for heading in ("until", "fitted once", "accous", "its estimate", "with labels", "labels", "alarm"):
         table.add_column(heading, justify="left" if heading == "until" else "right")
     for part in recovery.parts:
         numbers = (part.error_fixed, part.error, part.said, part.said_by_labels)

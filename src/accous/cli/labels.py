@@ -39,11 +39,10 @@ Examples:
 
 
 def ask(options: AskOptions) -> int:
-    """Choose rows to label at random, and write them with an empty column for the label.
+    """Choose random rows to label, and write them with an empty label column.
 
-    Fill in the labels and give the file to accous labels: it measures the model with them, and the model learns from
-    them. No row is asked about twice. Rows that were not predicted yet are predicted first; nothing is learned from
-    them.
+    Fill in the labels and give the file to accous labels, which measures the model with them and then lets it learn.
+    No row is asked about twice. Rows without a prediction are predicted first, without learning from them.
     """
     from accous.table.labels import AskJob
 
@@ -56,25 +55,26 @@ def ask(options: AskOptions) -> int:
     if options.as_json:
         typer.echo(json.dumps(asdict(asked), indent=2))
         return 0
-    then = f"fill in the column {job.table_model.label!r}, then run accous labels {options.model} {options.output}"
+    then = f"fill in the column {job.table_model.label!r} of {options.output}, then run accous labels {options.model} "
+    then += options.output
     if not asked.n_asked:
         then = "no row of this share is left"
     elif options.key:
         then += f" --key {options.key}"
-    say(results_console(), f"{count(asked.n_asked, 'row')} of {asked.n_free:,} in {options.output}: {then}.")
+    say(results_console(), f"{asked.n_asked:,} of {count(asked.n_free, 'row')} chosen: {then}.")
     return 0
 
 
 def labels(options: LabelsOptions) -> int:
     """Measure how good the model is with labels that arrived late, and learn from them.
 
-    Each label is compared with the prediction that was made at the time. The model's folder remembers it: by the key
-    of the row, by the id of the prediction, or by the line in the file that was predicted. A label counts once, even if
-    you give it twice. Another label for the same row replaces it.
+    Each label is compared with the prediction made at the time, which the model's folder remembers by the key of the
+    row, the id of the prediction, or the line in the predicted file. A label counts once, even if you give it twice;
+    another label for the same row replaces it.
 
-    As soon as enough labels are new, the model learns from all of them: a second predictor is fitted on the reference
-    and the labels, in which older rows count less, and the two predict together. Use --measure-only to measure without
-    learning, and --undo to take the last file back.
+    Once enough labels are new, the model learns from all of them: a second predictor is fitted on the reference and the
+    labels, with less weight on older rows, and the two predict together. --measure-only measures without learning, and
+    --undo takes the last file back.
     """
     from accous.table.labels import LabelJob
 
@@ -101,8 +101,8 @@ def _learned(job: LabelJob, before: tuple[LearningEvent, ...]) -> str:
     """Say what was learned now, or that labels wait."""
     learning, last = job.table_model.model.state_.learning, job.table_model.learned_[-1:]
     if last and last != before:
-        share = f"; of each prediction, {last[0].weight:.0%} comes from what it learned"
-        return f"The model learned from {count(last[0].n_labels, 'label')}, {last[0].n_new:,} of them new{share}."
+        labels = f"{count(last[0].n_labels, 'label')} ({last[0].n_new:,} new)"
+        return f"The model learned from {labels}; this makes up {last[0].weight:.0%} of each prediction."
     n_waiting = 0 if learning is None else int((~learning.kept.is_learned).sum())
     waits = count(n_waiting, "label waits", "labels wait")
     return f"{waits} until there are enough to learn from." if n_waiting else ""
@@ -112,7 +112,7 @@ def _remarks(counted: LabelsCounted) -> list[str]:
     """Say how the labels were joined, and what became of those that were not counted now."""
     texts = [f"{counted.joined_by[0].upper()}{counted.joined_by[1:]}."]
     if not (counted.n_counted or counted.n_corrected):
-        texts.append("Nothing new: labels of these rows were counted before.")
+        texts.append("Nothing new: these labels were counted before.")
     elif counted.n_before:
         texts.append(
             count(counted.n_before, "label was counted before and does", "labels were counted before and do")

@@ -110,7 +110,7 @@ def print_backtest(found: Backtest | None, *, is_ordered: bool) -> None:
         how = found.how if found.later_classes else ""  # `accous backtest` says more
         sentences: tuple[str, ...] = (found.sentence, how)
     elif is_ordered:
-        sentences = ("Nothing was replayed: the reference has too few rows to replay them.",)
+        sentences = ("Nothing was replayed: the reference has too few rows.",)
     else:
         hint = "If its rows have one, use --time COL or --ordered."
         sentences = (f"Nothing was replayed: the reference has no order in time. {hint}",)

@@ -26,10 +26,10 @@ Examples:
 
 
 def serve(options: ServeOptions) -> int:
-    """Serve a model over HTTP: predict, learn, count late labels, and watch it all on a live page.
+    """Serve a model over HTTP: predict, learn, accept late labels, and watch it on a live page.
 
-    A batch that was acknowledged survives a crash: it is on the disk before the model learns from it. Stop the service
-    with Ctrl-C or SIGTERM: it answers what it has accepted, saves the model and ends.
+    An acknowledged batch survives a crash: it is on disk before the model learns from it. Stop the service with Ctrl-C
+    or SIGTERM; it first answers the requests that it has accepted, and saves the model.
     """
     require_folder(options.model)
     from accous.core.compiled import compile_all
@@ -46,7 +46,7 @@ def serve(options: ServeOptions) -> int:
                 f"Cut off {count(owned.log.n_cut, 'byte')} at the end of the log: the last batches were not complete."
             )
         if owned.n_replayed:
-            remarks.print(f"Learned again from {count(owned.n_replayed, 'batch', 'batches')} of the log.")
+            remarks.print(f"Replayed {count(owned.n_replayed, 'batch', 'batches')} of the log.")
         typer.echo(f"Serving {options.model} on {addresses[0]}")
         if options.workers:
             processes = count(options.workers, "more process", "more processes")

@@ -38,20 +38,18 @@ class SparkOptions:
 
     model: ModelFolder
     rows: Annotated[str, typer.Argument(metavar="ROWS", help="A folder of Parquet files, or what --format names.")]
-    output: Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="A folder for the result.")]
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the result.")]
     key: Annotated[str, typer.Option(metavar="COL", help="Column of the keys: text or integers.")]
-    time: Annotated[str | None, typer.Option(metavar="COL", help="Column that says when a row happened.")] = None
-    number: Annotated[str | None, typer.Option(metavar="COL", help="Column of integers that names the rows.")] = None
+    time: Annotated[str | None, typer.Option(metavar="COL", help="Column with the time of each row.")] = None
+    number: Annotated[str | None, typer.Option(metavar="COL", help="Integer column that identifies the rows.")] = None
     stream: Annotated[
         bool, typer.Option("--stream", help="Follow files as they arrive; needs --checkpoint and --time.")
     ] = False
     checkpoint: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where a stream resumes.")] = None
     once: Annotated[bool, typer.Option("--once", help="With --stream: read what is there, then end.")] = False
-    resume: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="An earlier result, of a table or a stream, whose keys go on.")
-    ] = None
+    resume: Annotated[str | None, typer.Option(metavar="FOLDER", help="An earlier result whose keys go on.")] = None
     last: Annotated[
-        bool, typer.Option("--last", help="Without --stream: no more rows will come, so do not wait for late ones.")
+        bool, typer.Option("--last", help="Without --stream: no more rows will come; do not wait for late ones.")
     ] = False
     buckets: Annotated[int, typer.Option(metavar="N", help="Groups of keys; at least the number of cores.")] = 16
     expected_keys: Annotated[int, typer.Option(metavar="N", help="With --stream: about how many keys.")] = 10_000
@@ -70,10 +68,12 @@ class SparkOptions:
         int, typer.Option(metavar="N", help="Rounds between readings of a key; 0 leaves readings out.")
     ] = 64
     no_states: Annotated[
-        bool, typer.Option("--no-states", help="Leave the states out of the result: it cannot be resumed from.")
+        bool, typer.Option("--no-states", help="Leave out the states; the result cannot be resumed from.")
     ] = False
     threads: Annotated[int, typer.Option(metavar="N", help="Without spark-submit: threads on this machine.")] = 2
-    fleet: Annotated[Path | None, typer.Option(metavar="FILE", help="An .html page about all keys, at the end.")] = None
+    fleet: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write an .html page about all keys at the end.")
+    ] = None
     quiet: Quiet = False
 
     def __post_init__(self) -> None:

@@ -38,9 +38,7 @@ _Metric = Annotated[list[str] | None, typer.Option(metavar="NAME,...", help="Fur
 _By = Annotated[str | None, typer.Option(metavar="COL", help="Show segments by this column, the worst first.")]
 _FailIf = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="degraded|alarm", help="End with exit code 3 if the model is degraded, or if the alarm is on."
-    ),
+    typer.Option(metavar="degraded|alarm", help="Exit with code 3 if the model is degraded, or if the alarm is on."),
 ]
 
 
@@ -119,7 +117,7 @@ def _print(snapshot: TableSnapshot, found: dict[str, Any], metrics: list[str], b
         values = [(each["name"], _value(each["then"]), _value(each["now"])) for each in moved]
         console.print(_table("What moved", ("column", "then", "now"), values))
     advice = found["advice"]
-    say(console, advice["text"] + (f" {advice['command']}" if advice["command"] else ""))
+    say(console, advice["text"], *([f"  {advice['command']}"] if advice["command"] else []))
 
 
 def _numbers(metric: Metric, one: dict[str, Any]) -> tuple[str, str, str]:

@@ -218,12 +218,10 @@ class ColumnRanges:
     def _outside_sentence(self, column: int, counts: IntArray, n_rows: int) -> str:
         low, high = shown_number(self.low[column]), shown_number(self.high[column])
         n_below, n_above = counts[:, column].tolist()
-        parts = [f"above it in {n_above / n_rows:.1%}"] if n_above else []
-        parts += [f"below it in {n_below / n_rows:.1%}"] if n_below else []
-        return (
-            f"Column {self.names[column]!r} ranged from {low} to {high} in the reference and is clearly "
-            f"{' and '.join(parts)} of the recent rows."
-        )
+        parts = [f"above it in {share_of_recent_rows(n_above / n_rows)}"] if n_above else []
+        parts += [f"below it in {share_of_recent_rows(n_below / n_rows)}"] if n_below else []
+        name = self.names[column]
+        return f"Column {name!r} ranged from {low} to {high} in the reference and is clearly {' and '.join(parts)}."
 
 
 def constant_sentence(name: str, constant: str, value: str, share: float, *, is_one: bool) -> str:
@@ -234,9 +232,13 @@ def constant_sentence(name: str, constant: str, value: str, share: float, *, is_
     >>> constant_sentence("c", "1", "2", 1.0, is_one=True)
     "Column 'c' was always 1 in the reference and is 2 in all recent rows."
     """
-    where = "all recent rows" if share == 1.0 else f"{share:.1%} of the recent rows"
     what = f"is {value}" if is_one else f"has other values, such as {value},"
-    return f"Column {name!r} was always {constant} in the reference and {what} in {where}."
+    return f"Column {name!r} was always {constant} in the reference and {what} in {share_of_recent_rows(share)}."
+
+
+def share_of_recent_rows(share: float) -> str:
+    """Return a share in words."""
+    return "all recent rows" if share == 1.0 else f"{share:.1%} of recent rows".replace(".0%", "%")
 
 
 def shown_number(value: float) -> str:

@@ -376,16 +376,15 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
     def observe(
         self, X: Any, y: Any, *, predicted: Any = None, probability: Any = None, learn: bool = True, rows_since: int = 0
     ) -> Self:
-        """Count labels that arrived late, for any rows of the stream in any order: they tell ``performance``.
+        """Measure with labels that arrived late, for any rows of the stream in any order, then learn from them.
 
-        The labels are measured before anything is learned from them. A class that the reference does not have counts as
-        an error, unless it was predicted.
+        Labels are compared with what was predicted before the model learned from them. A class that the reference does
+        not have counts as an error, unless it was predicted; once it is learned, it is a class of the model.
 
-        Then the model learns from them. Its predictor is refitted on the reference and the labels, where the past
-        fades, whenever 25 labels are new, or a tenth of those before, at most 100. It predicts together with the one
-        that knows no labels; the share of each depends on how well it predicted the labels before it learned from them.
-        Rows count half as much after 8,000 rows of the stream, the reference after 2,000; the latest 5,000 labels are
-        kept. New classes become classes. ``learned_`` says what each refit changed.
+        A second predictor is refitted on the reference and the labels whenever 25 labels are new, or a tenth of those
+        before, at most 100. It predicts together with the one that knows no labels; the share of each depends on how
+        well it predicted the labels before it learned from them. Labels count half as much after 8,000 rows of the
+        stream, the reference after 2,000; the latest 5,000 labels are kept. ``learned_`` says what each refit changed.
 
         Parameters
         ----------
@@ -467,7 +466,7 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
             return replace(recipe.on(rows, task).fit(weights, None), combination=chosen)
 
     def ask(self, X: Any, n: float) -> tuple[IntArray, FloatArray]:
-        """Choose rows to label at random; pass their labels to ``observe`` with the probabilities.
+        """Choose random rows to label; pass their labels and probabilities to ``observe``.
 
         Parameters
         ----------

@@ -73,9 +73,9 @@ LENIENT = Guard(
     "The adapted model predicts unless it is clearly worse than the fixed model on the weighted reference.",
 )
 EVEN = Guard("even", "The adapted model predicts while it is no worse than the fixed model on the weighted reference.")
-_STRICT = "The adapted model predicts only while it is clearly better than the fixed model on the weighted reference, "
-STRICT = Guard("strict", _STRICT + "because rows of the reference differ from the rows before them.")
-UNREPLAYED = Guard("strict", _STRICT + "because no replay of the reference could judge its gain.")
+_STRICT = "so the adapted model predicts only while it is clearly better than the fixed one on the weighted reference."
+STRICT = Guard("strict", f"Rows of the reference differ from those before them, {_STRICT}")
+UNREPLAYED = Guard("strict", f"No replay of the reference could judge its gain, {_STRICT}")
 OFF = Guard("off", "The fixed model predicts, because the backtest does not support adaptation.")
 NEVER = Guard("off", "The fixed model predicts, because adaptation is off.")
 

@@ -485,7 +485,7 @@ class Snapshot:
 # Up to this size, the state took less than 0.1 s of processor time; a display must not keep you waiting.
 _MOST_VALUES = 500_000
 _CELL = 'style="text-align: left; vertical-align: top"'
-_UNREAD = "not shown, because it takes longer than a moment: model.status_"
+_UNREAD = "takes a moment to compute: model.status_"
 
 
 def state_html(model: Any) -> str:
@@ -644,4 +644,4 @@ class SnapshotReader:
             try:
                 callback(status)
             except Exception:
-                LOGGER.exception("A function that was to be told of a model's state failed.")
+                LOGGER.exception("A function given to on_status failed.")

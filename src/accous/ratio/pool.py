@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from accous.arrays import FloatArray, from_plain, to_plain
 from accous.core.ensemble import CompiledRounds, NarrowReference
-from accous.core.pool import LONGEST_LOOK, N_SHAPES, UNCUT, PoolState, RatioPool, SeenRows, distance
+from accous.core.pool import N_SHAPES, UNCUT, PoolState, RatioPool, SeenRows, distance
 from accous.core.round import OneModel, OneModelRounds
 from accous.exceptions import CheckpointError, ParameterError
 from accous.ratio.base import RatioEstimator
@@ -414,19 +414,9 @@ class PooledRatio(LinearRatio):
         self.pooling_ = self.in_use_ = self._seen_batch = self._compiled = None
         if stored is not None:
             computed = {name: np.empty((0, 0)) for name in ("slot_ratios", "given_ratios", "reference_ratios")}
-            state = from_plain(PoolState, _with_look_counts(stored) | computed)
+            state = from_plain(PoolState, stored | computed)
             given = resume_candidates(self.candidates, plain.get("candidates", []), X, float(self.max_ratio))
             self.pooling_ = self._make_pooling(len(state.slots.use), given)
             if not self.pooling_.fits(state):
                 raise CheckpointError("The pool of the saved ratio does not fit its reference: save the model again.")
             self.in_use_ = PoolInUse(self.pooling_.restored(state, self._uncut_ratios(), given.reference_ratios), given)
-
-
-def _with_look_counts(stored: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored pool whose look says how long it is; the looks of the first pools took 16 rounds each."""
-    look = stored["look"]
-    if "n_rounds" in look:
-        return stored
-    # The rows were not counted; there was one at least in each round.
-    n_since = int(stored["n_rounds"]) % LONGEST_LOOK
-    return stored | {"look": look | {"n_rounds": n_since, "n_rows": n_since}}

@@ -136,10 +136,10 @@ def report_source(snapshot: TableSnapshot, name: str, *, by: str | None = None) 
 
 
 CONDITIONS = {
-    "expected": "Expected from the inputs: it holds if labels still follow from them as they did.",
+    "expected": "Expected from the inputs: this holds if labels still follow from them as they did.",
     "labels": "Confirmed by labels of recent rows.",
 }
-NO_ROWS = "No rows of a stream and no labels have come so far."
+NO_ROWS = "No rows or labels have come yet."
 
 
 def tolerated_in_words(source: ReportSource) -> str:

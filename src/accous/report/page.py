@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, rounds_in_words
-from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN
+from accous.diagnostics.status import DEGRADED, HEALTHY, UNCERTAIN, Finding
 from accous.report.figures import (
     Figure,
     ReportSource,
@@ -81,7 +81,7 @@ def page_asset(name: str) -> str:
 def _head(source: ReportSource) -> str:
     state = source.snapshot.state
     facts = [
-        f"model {source.name}" if source.title != source.name else "",
+        f"folder {source.name}" if source.title != source.name else "",
         f"{count(state.n_rows, 'row')} in {count(state.n_rounds, 'round')}",
         f"fitted on {len(state.weights):,} labelled rows",
     ]
@@ -114,7 +114,9 @@ def tile_rows(source: ReportSource) -> list[tuple[str, str, str]]:
     ]
     outside = said["drift"]["outside"]
     if outside is not None:
-        tiles.append(("rows unlike the reference", f"{outside:.0%}", "of recent rows"))
+        # A reason may count more of them: those that single columns of the table show.
+        shown = max([outside, *(each["number"] for each in said["reasons"] if each["code"] == Finding.FEW_INSIDE)])
+        tiles.append(("rows unlike the reference", f"{shown:.0%}", "of recent rows"))
     return tiles if not source.is_empty else tiles[1:2]
 
 

@@ -241,7 +241,7 @@ def options_of(request: Request, *allowed: str, otherwise: str = "this address t
         text = query.decode("ascii")
         found = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_OPTIONS, errors="strict"))
     except ValueError:
-        raise HttpError(400, "malformed_query", "What follows the question mark cannot be read.") from None
+        raise HttpError(400, "malformed_query", "The query string cannot be read.") from None
     unknown = next((name for name in found if name not in allowed), None)
     if unknown is not None:
         advice = f"use {', '.join(allowed)}" if allowed else otherwise
@@ -452,7 +452,7 @@ class _Guarded:
                 response = Response(status_code=400)  # nobody is there to see it
             except (Exception, pl.exceptions.PanicException):
                 LOGGER.exception("%s %s failed", request.method, request.scope["path"])
-                failed = HttpError(500, "failed", "The service made a mistake; its log says which.")
+                failed = HttpError(500, "failed", "Something went wrong in the service; its log says what.")
                 response = failed.response(request.scope["path"])
         metrics.requests.labels(path, response.status_code).inc()
         return response

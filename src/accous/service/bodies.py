@@ -138,12 +138,14 @@ def unpack(body: bytes, most_bytes: int) -> bytes:
     try:
         found = unpacker.decompress(body, most_bytes + 1)
     except zlib.error:
-        raise HttpError(400, "malformed_encoding", "The body is not packed as Content-Encoding says.") from None
+        raise HttpError(400, "malformed_encoding", "The body is not compressed as Content-Encoding says.") from None
     if len(found) > most_bytes:
         raise too_large(most_bytes)
     if not unpacker.eof or unpacker.unused_data:
         raise HttpError(
-            400, "malformed_encoding", "The packed body is not one whole piece: pack it once, and send all."
+            400,
+            "malformed_encoding",
+            "The compressed body is incomplete or has several parts: compress it once, and send all of it.",
         )
     return found
 
@@ -238,7 +240,9 @@ def require_arrow_size(body: bytes, limits: Limits) -> None:
             if records is None or kind not in (_DICTIONARY, _RECORDS):
                 continue
             if records.table(3) is not None:
-                text = "Buffers that Arrow packs are not read: pack the whole body, with Content-Encoding: gzip."
+                text = (
+                    "Compressed Arrow buffers are not supported: compress the whole body, with Content-Encoding: gzip."
+                )
                 raise HttpError(415, "unsupported_encoding", text)
             n_rows += records.number(0, "<q") if kind == _RECORDS else 0
             # Each buffer takes as many bytes as it says, also if several are in the same place.
@@ -247,7 +251,7 @@ def require_arrow_size(body: bytes, limits: Limits) -> None:
             if n_values > limits.body_bytes:
                 raise too_large(limits.body_bytes)
     except struct.error:
-        raise HttpError(400, "malformed_arrow", "The body is not a stream in Arrow IPC: a head is wrong.") from None
+        raise HttpError(400, "malformed_arrow", "The body is not an Arrow IPC stream: a header is wrong.") from None
 
 
 def _messages(body: bytes) -> Iterator[_Table]:
@@ -426,7 +430,7 @@ def require_csv(body: bytes, limits: Limits) -> None:
         for number, fields in enumerate(lines, start=1):
             require_rows(number, limits)
             if len(fields) != len(head) and (fields or len(head) > 1):
-                found = f"{count(len(fields), 'field')}, and the head has {len(head):,}"
+                found = f"{count(len(fields), 'field')}, and the header has {len(head):,}"
                 raise HttpError(400, "malformed_csv", f"Line {lines.line_num:,} of the table has {found}.")
     except (csv.Error, UnicodeDecodeError) as error:
         raise HttpError(400, "malformed_csv", f"The body is not a table in CSV: {_reason(error)}.") from None
@@ -556,7 +560,7 @@ class BatchReader:
         asked = decode_json(body, LabelsBody, self._limits)
         labels = asked.labels
         if not labels:
-            raise HttpError(422, "no_labels", "There is no label in the request.")
+            raise HttpError(422, "no_labels", "The request has no labels.")
         if len(labels) > _ALL_LABELS:
             raise HttpError(413, "too_many_rows", f"A request may have {_ALL_LABELS:,} labels.")
         seen: dict[tuple[bool, str], Label] = {}

@@ -110,7 +110,7 @@ class Executor:
             return self.reader.read_ask(record.body, record.content_type)
         batch = self.reader.read(record.body, record.content_type, record.options)
         if not len(batch.X):
-            raise HttpError(422, "no_rows", "There is no row in the request, so there is nothing to learn from.")
+            raise HttpError(422, "no_rows", "The request has no rows, so there is nothing to learn from.")
         return batch
 
     def carry_out(self, number: int, record: Record, parsed: Parsed) -> Response:
@@ -529,7 +529,7 @@ class Learner:
         except LogError as error:
             self._metrics.log_failures.inc()
             LOGGER.error("The log of batches cannot be written: %s", error)
-            text = "The disk does not take the batch, so it was not learned: free some space."
+            text = "The batch could not be written to disk, so it was not learned: free some space."
             self._return([(pending, HttpError(507, "not_durable", text).response()) for pending in group])
             return
         done: list[tuple[Pending, Response]] = []
@@ -555,7 +555,7 @@ class Learner:
         try:
             done[0][0].future.get_loop().call_soon_threadsafe(_resolve, done)
         except RuntimeError:  # the event loop has ended; nobody waits any more
-            LOGGER.warning("%d results have nobody to go to", len(done))
+            LOGGER.warning("%d results have no recipient", len(done))
 
     # --- saving ---
 

@@ -56,7 +56,7 @@ class Metrics:
         self.sync_seconds = times("log_sync_seconds", "Time to write and sync a group of batches.")
         self.learn_seconds = times("learn_seconds", "Time to learn from a batch.")
         self.save_seconds = times("save_seconds", "Time to save the model and start the log again.")
-        self.log_failures = count("log_failures", "Groups that the disk did not take.")
+        self.log_failures = count("log_failures", "Groups of batches that could not be written to disk.")
         self.save_failures = count("save_failures", "Saves that failed; the log still has their batches.")
         self.rounds = gauge("rounds", "Rounds that the model has learned from.")
         self.rows = gauge("rows", "Rows of all rounds.")

@@ -105,7 +105,7 @@ class BatchLog:
         head = _GROUP.pack(len(payload), self.n_records)
         content = memoryview(b"".join((head, _check(head, payload, name=self.name), payload)))
         if self.is_broken:
-            raise LogError("the log could not be repaired after an error of the disk")
+            raise LogError("the log could not be repaired after a disk error")
         try:
             while content:
                 content = content[os.write(self._descriptor, content) :]
@@ -169,7 +169,7 @@ def _read_records(path: Path, content: bytes) -> tuple[str, int, list[tuple[int,
     """Return the log's name, how many records it ever had, those that it has, and where the last whole group ends."""
     head, check = content[: _START - _CHECK_BYTES], content[_START - _CHECK_BYTES : _START]
     if not content.startswith(_MAGIC) or check != _check(head):
-        raise CheckpointError(f"{path} is not a log that accous serve has written: restore it from a copy.")
+        raise CheckpointError(f"{path} is not a log that accous serve wrote: restore it from a copy.")
     named, n_records = _HEAD.unpack_from(content, len(_MAGIC))
     name, end = named.hex(), _START
     records: list[tuple[int, Record]] = []

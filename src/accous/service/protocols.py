@@ -198,7 +198,7 @@ def _columns(request: InferBody, rest: bytes, names: list[str]) -> dict[str, lis
         size = tensor.parameters.get("binary_data_size")
         if size is not None:
             if not isinstance(size, int) or not 0 <= size <= len(rest):
-                raise _wrong(tensor, "its binary data is not all there")
+                raise _wrong(tensor, "its binary data is incomplete")
             values, rest = _from_binary(tensor, rest[:size]), rest[size:]
         else:
             values = _from_json(tensor)
@@ -208,7 +208,7 @@ def _columns(request: InferBody, rest: bytes, names: list[str]) -> dict[str, lis
         else:
             columns |= {name: values[place::width] for place, name in enumerate(names)}
         if len(next(iter(columns.values()))) != n_rows:
-            raise _wrong(tensor, "it has another number of rows than the first one")
+            raise _wrong(tensor, "it has a different number of rows from the first")
     return columns
 
 
@@ -255,7 +255,7 @@ def _texts(tensor: Tensor, content: bytes) -> list[Any]:
             (length,) = struct.unpack_from("<I", content, place)
             text = content[place + 4 : place + 4 + length]
             if len(text) != length:
-                raise _wrong(tensor, "its last text is not all there")
+                raise _wrong(tensor, "its last text is incomplete")
             texts.append(text.decode())
             place += 4 + length
     except (struct.error, UnicodeDecodeError):
@@ -301,5 +301,5 @@ def _rows(asked: Invocation, names: list[str], limits: Limits) -> list[dict[str,
         require_table(rows, limits)
         return [row if isinstance(row, dict) else dict(zip(names, row, strict=True)) for row in rows]
     except ValueError:
-        text = "Rows and columns must have as many values as their table has columns and rows."
+        text = "Every row must have one value for each column, and every column one for each row."
         raise HttpError(422, "invalid", text) from None

@@ -295,7 +295,7 @@ def _codes(plan: Any, column: pl.Series) -> FloatArray | None:
 
 def _sorted_by(name: str) -> Remark:
     advice = "if the rows are in order of time, say --ordered, and it is left out."
-    return Remark("sorted", name, f"Column {name!r} rises or falls with the rows, and stays: {advice}")
+    return Remark("sorted", name, f"Column {name!r} rises or falls with the rows, and is kept: {advice}")
 
 
 def _numbers(column: pl.Series) -> tuple[FloatArray, FloatArray] | None:

@@ -232,7 +232,7 @@ class ClassForm:
             return np.array([int(name) for name in names], dtype=self.classes.dtype)
         except ValueError:
             odd = next(name for name in names if not name.removeprefix("-").isdecimal())
-            raise DataError(f"The classes of the model are whole numbers, and the label {odd!r} is none.") from None
+            raise DataError(f"The classes of the model are whole numbers, and the label {odd!r} is not.") from None
 
     def is_possible(self, texts: pl.Series) -> pl.Series:
         """Return which labels are classes."""
@@ -318,7 +318,7 @@ class NumberForm:
         is_bad = ~np.isfinite(numbers)
         if is_bad.any():
             row = int(np.flatnonzero(is_bad)[0])
-            raise DataError(f"The model predicts numbers, and the label {texts[row]!r} is none.")
+            raise DataError(f"The model predicts numbers, and the label {texts[row]!r} is not one.")
         return numbers
 
     def new_values(self, texts: pl.Series) -> NDArray[Any]:
@@ -495,8 +495,8 @@ def check_known_labels(table: TableReader, column: str, label: str, form: LabelF
         return None
     counted = f" ({listed(form.names)}) and count as errors" if form.names else ""
     return (
-        f"--label {label}: {len(odd) / len(labels):.0%} of the first {len(labels):,} labels are none that the model "
-        f"knows{counted}; the first is {odd[0]!r}. Is this the column of the labels?"
+        f"--label {label}: {len(odd) / len(labels):.0%} of the first {len(labels):,} labels are unknown to the "
+        f"model{counted}; the first is {odd[0]!r}. Is this the column of the labels?"
     )
 
 

@@ -186,7 +186,7 @@ class LabelJob:
             raise DataError(
                 f"Nothing in {options.labels} ({count(table.rows.height, 'label')}) belongs to a prediction that "
                 f"{options.model} remembers, {self.joined_in_words(table)} (the first is {table.rows['place'][0]!r}): "
-                "is it the --key that accous adapt had?"
+                "is this the --key that accous adapt used?"
             )
         return table, joined
 
@@ -251,7 +251,7 @@ class LabelJob:
         if stranger is not None:
             raise DataError(
                 f"None of the labels in {name} {stranger}; the first is {table.rows['label'][0]!r}: is "
-                "this the file, and --label its column?"
+                "this the right file, and --label the right column?"
             )
 
 
@@ -338,7 +338,7 @@ class AskJob:
     def __init__(self, options: AskOptions) -> None:
         self._options = options
         if options.stream == STDIN:
-            raise DataError("Rows to label are read twice: give a file, not the standard input.")
+            raise DataError("Rows to label are read twice: give a file, not standard input.")
         require_separate_files({"STREAM": options.stream}, {"--output": options.output}, options.model, None)
         if not options.force and Path(options.output).is_file():
             raise DataError(f"{options.output} already exists: give another name, or use --force to replace it.")
@@ -420,7 +420,7 @@ class AskJob:
     def _choose(self, free: pl.DataFrame, store: Store) -> tuple[pl.DataFrame, float]:
         """Return rows to ask about, and the probability that each of them had."""
         if not free.height:
-            raise DataError(f"No row of {self._options.stream} is left: all are labelled or were asked about.")
+            raise DataError(f"No rows are left in {self._options.stream}: all are labelled or were asked about.")
         if self._options.labels_per is not None:
             n_rows, n_labels = self._options.labels_per
             share = n_labels / n_rows

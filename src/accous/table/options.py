@@ -109,11 +109,11 @@ _Ordered = Annotated[
     ),
 ]
 _Format = Annotated[
-    str | None, _of_table(metavar="NAME", help="Format of the table (csv, jsonl, ...), if its name does not tell it.")
+    str | None, _of_table(metavar="NAME", help="Format of the table (csv, jsonl, ...), if the file name does not say.")
 ]
 _Encoding = Annotated[
     str | None,
-    _of_table(metavar="NAME", help="Encoding of a text file, such as latin-1; UTF-8 or UTF-16 if not given."),
+    _of_table(metavar="NAME", help="Encoding of a text file, such as latin-1; Default: UTF-8 or UTF-16."),
 ]
 _Separator = Annotated[
     str | None,
@@ -213,14 +213,14 @@ class FitOptions(TableOptions):
         _of_model(metavar="NAME", help="Loss of the ratio (accous and olre), such as kl. A wrong name lists them all."),
     ] = None
     max_ratio: Annotated[float | None, _of_model(help="Upper bound of the ratios. Default: 100.")] = None
-    C: Annotated[float, _of_model("--C", help="Inverse regularization strength of linear.")] = 1.0
-    alpha: Annotated[float, _of_model(help="Penalty of the linear regression of numbers.")] = 1.0
+    C: Annotated[float, _of_model("--C", help="Inverse regularization strength of the linear model.")] = 1.0
+    alpha: Annotated[float, _of_model(help="Penalty of the linear regression, for numbers.")] = 1.0
     class_weight: Annotated[
         str | None,
         one_of(
             "--class-weight",
             "balanced",
-            help="Let rare classes weigh as much as frequent ones.",
+            help="Give rare classes as much weight as frequent ones.",
             rich_help_panel=_MODEL,
         ),
     ] = None
@@ -228,7 +228,7 @@ class FitOptions(TableOptions):
         str | None,
         _of_model(
             metavar="NAME",
-            help="The metric that state and alarm go by, such as roc_auc, recall, f1_macro or cost. Default: error, or "
+            help="The metric behind state and alarm, such as roc_auc, recall, f1_macro or cost. Default: error, or "
             "mean_absolute_error.",
         ),
     ] = None
@@ -244,12 +244,13 @@ class FitOptions(TableOptions):
             "--threshold",
             0.0,
             1.0,
-            help="With two classes, the probability from which the metric counts a row as the second one.",
+            help="Probability from which the metric counts a row as the second of two classes.",
             rich_help_panel=_MODEL,
         ),
     ] = None
     refit_budget: Annotated[
-        float | None, _of_model(metavar="SHARE", help="Largest share of the time for refitting forest or MODULE:NAME.")
+        float | None,
+        _of_model(metavar="SHARE", help="Largest share of the running time for refits of forest or MODULE:NAME."),
     ] = 0.2
     adaptation: Annotated[
         str,
@@ -276,7 +277,9 @@ class BacktestOptions(TableOptions):
     time: _Time = None
     ordered: Annotated[bool, _of_table("--ordered", help="The rows already are in order of time.")] = False
     batch_size: Annotated[int, between("--batch-size", 1, _LARGEST_BATCH, help="Rows in a round of the replay.")] = 10
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="A picture of the replays, such as .png.")] = None
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Picture of the replays, such as replays.png.")] = (
+        None
+    )
     estimator: Annotated[
         str, _of_model(metavar="auto|linear|boosting|forest|MODULE:NAME", help="What predicts; auto: as in fit.")
     ] = "auto"
@@ -345,7 +348,7 @@ class AdaptOptions(_RowsOptions):
             rich_help_panel=_RUN,
         ),
     ] = 90
-    new: Annotated[bool, _of_run("--new", help="Start a new run, and abandon an unfinished one.")] = False
+    new: Annotated[bool, _of_run("--new", help="Start a new run, abandoning an unfinished one.")] = False
     force: Annotated[bool, _of_run("--force", help="Replace existing predictions.")] = False
 
     def __post_init__(self) -> None:
@@ -407,7 +410,7 @@ class LabelsOptions(TableOptions):
         str | None,
         typer.Option(
             metavar="COL",
-            help="Column that names the row, as for accous adapt. Default: its --key, id or line, if it is there.",
+            help="Column that identifies the row, as in accous adapt. Default: its --key, id or line.",
         ),
     ] = None
     id: Annotated[
@@ -427,9 +430,9 @@ class LabelsOptions(TableOptions):
 
     def __post_init__(self) -> None:
         if (self.labels is not None) + self.undo + bool(self.forget) != 1:
-            raise ParameterError("Give a file of labels, or --undo, or --forget KEY: one of them.")
+            raise ParameterError("Give one of these: a file of labels, --undo, or --forget KEY.")
         if self.key is not None and self.id is not None:
-            raise ParameterError("--key and --id both say what the labels are joined by: give one of them.")
+            raise ParameterError("--key and --id both name the column to join by: give one.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -446,11 +449,14 @@ class AskOptions(TableOptions):
         typer.Option("--labels-per", metavar="ROWS N", help="A budget: N labels for every ROWS rows, such as 1000 50."),
     ] = None
     output: Annotated[
-        str, typer.Option("-o", "--output", metavar="PATH", help="The chosen rows with an empty label column: CSV.")
+        str,
+        typer.Option(
+            "-o", "--output", metavar="PATH", help="CSV file for the chosen rows, with an empty label column."
+        ),
     ]
     key: _Key = None
     with_predictions: Annotated[
-        bool, typer.Option("--with-predictions", help="Add the predictions, which may sway the people who label.")
+        bool, typer.Option("--with-predictions", help="Add the predictions, which may bias the people who label.")
     ] = False
     force: Force = False
     estimator: NamedEstimator = None
@@ -471,12 +477,12 @@ class ServeOptions:
     """A model to serve, and how."""
 
     model: ModelFolder
-    host: Annotated[str, typer.Option(help="Address to listen on; any but the loopback needs --token-file.")] = (
+    host: Annotated[str, typer.Option(help="Address to listen on; --token-file is needed for all but localhost.")] = (
         "127.0.0.1"
     )
     port: Annotated[int, between("--port", 0, _LARGEST_PORT, help="Port to listen on; 0 takes a free one.")] = 8321
     token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Who may do what: lines 'read: TOKEN' and 'write: TOKEN'.")
+        Path | None, typer.Option(metavar="FILE", help="File of tokens: lines 'read: TOKEN' and 'write: TOKEN'.")
     ] = None
     workers: Annotated[
         int, between("--workers", 0, 256, help="Further processes that only predict.", rich_help_panel=_WORKERS)
@@ -508,9 +514,9 @@ class ServeOptions:
         float, between("--max-body", 0.001, 1_024, help="Largest request, in megabytes.", rich_help_panel=_LIMITS)
     ] = 16.0
     max_rows: Annotated[
-        int, between("--max-rows", 1, 1_000_000, help="Most rows of a request.", rich_help_panel=_LIMITS)
+        int, between("--max-rows", 1, 1_000_000, help="Most rows in a request.", rich_help_panel=_LIMITS)
     ] = 10_000
     queue: Annotated[
-        int, between("--queue", 1, 1_000_000, help="Batches that may wait for the learner.", rich_help_panel=_LIMITS)
+        int, between("--queue", 1, 1_000_000, help="Batches that may wait to be learned.", rich_help_panel=_LIMITS)
     ] = 1_024
     quiet: Quiet = False

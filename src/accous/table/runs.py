@@ -110,8 +110,7 @@ class JobSpec:
         for name, value in self.options.items():
             if other.options.get(name) != value:
                 return f"--{name} {value}"
-        # Options that came later change the output too.
-        return "the columns of an older accous" if other.options.keys() - self.options.keys() else ""
+        return ""
 
     def is_taken_up_by(self, other: JobSpec) -> bool:
         """Whether a run with another specification continues this one.

@@ -20,6 +20,7 @@ from accous.diagnostics.coverage import (
     Coverage,
     constant_sentence,
     largest_rare_count,
+    share_of_recent_rows,
     smallest_rare_count,
 )
 from accous.diagnostics.drift import DriftEvent, Regime, SeasonWatch
@@ -104,7 +105,7 @@ class TableWatch:
 
     def _finding(self, mark: Mark, share: float, encoder: ColumnEncoder) -> ColumnFinding:
         expected, value = mark.n_hits / mark.n_reference, self.latest.get(mark.column, "")
-        where = "all recent rows" if share == 1.0 else f"{share:.1%} of the recent rows"
+        where = share_of_recent_rows(share)
         if mark.kind == MISSING:
             sentence = (
                 f"Column {mark.column!r} was missing in {expected:.1%} of the reference and is missing in {where}."
@@ -119,10 +120,7 @@ class TableWatch:
             constant = encoder.constants[mark.column].only_value
             sentence = constant_sentence(mark.column, constant, value, share, is_one=mark.column not in self.varied)
         else:
-            sentence = (
-                f"Column {mark.column!r} has categories that the model's columns do not know, such as {value!r}, "
-                f"in {where}."
-            )
+            sentence = f"Column {mark.column!r} has categories unknown to the model, such as {value!r}, in {where}."
             plan = next(plan for plan in encoder.used if plan.name == mark.column)
             if is_part_of_calendar(plan):
                 sentence += f" To leave it out, run accous fit with --drop {mark.column}."

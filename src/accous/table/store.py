@@ -127,7 +127,7 @@ def _require_plain_files(path: Path) -> None:
             finally:
                 os.close(descriptor)
             if is_of_several and name != path.name:
-                raise CheckpointError(f"{each} is no journal that accous has written: remove it.")
+                raise CheckpointError(f"{each} is not a journal that accous wrote: remove it.")
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -172,7 +172,7 @@ def _require_schema(path: Path, connection: sqlite3.Connection) -> None:
         newer, earlier = "a newer accous: upgrade accous", "an earlier accous: fit the model again"
         raise CheckpointError(f"{path} was written by {newer if numbers[1] > _VERSION else earlier}.")
     if found != list(_SCHEMA) or numbers[0] != _APPLICATION:
-        raise CheckpointError(f"{path} is no file that accous has written: {_ADVICE}.")
+        raise CheckpointError(f"{path} is not a file that accous wrote: {_ADVICE}.")
 
 
 # --- Names of rows and of files
