@@ -8,7 +8,7 @@ COLUMNS = [f"x{number}" for number in range(1, 13)]
 
 
 def write_tables(folder: Path) -> None:
-    """Write what docs/cli.md takes for granted: trips, the rows of tomorrow, and a table with a bad row."""
+    """Write what docs/cli.md takes for granted: trips, and a table with a bad row."""
     rng = np.random.default_rng(0)
     for name in ("trips.csv", "more_trips.csv"):
         km = rng.uniform(1.0, 30.0, 200)
@@ -16,7 +16,6 @@ def write_tables(folder: Path) -> None:
         rows = [f"{one:.2f},{other:.1f}" for one, other in zip(km, minutes, strict=True)]
         (folder / name).write_text("\n".join(["km,minutes", *rows]) + "\n")
     rows = [",".join(f"{value:.3f}" for value in row) for row in rng.normal(size=(300, 12))]
-    (folder / "tomorrow.csv").write_text("\n".join([",".join(COLUMNS), *rows]) + "\n")
     first, second, _, *others = rows[210].split(",")  # line 1 is the header
     rows[210] = ",".join([first, second, "n/k", *others])
     (folder / "broken.csv").write_text("\n".join([",".join(COLUMNS), *rows]) + "\n")
