@@ -55,11 +55,11 @@ def after_rounds(model: Any, **changes: Any) -> Any:
 CHANGES = {
     "constant number": ("c", lambda _: [2] * 10, "new values", "is 2 in all"),
     "constant text": ("country", lambda number: [["FR", "ES"][number % 2]] * 10, "new values", "such as FR, in all"),
-    "empty column": ("note", lambda _: ["x"] * 5 + [None] * 5, "new values", "is x in 50.0%"),
-    "new category": ("city", lambda _: ["Rome"] * 8 + ["Lisbon"] * 2, "categories", "such as 'Lisbon', in 20.0%"),
-    "out of range": ("age", lambda _: [30.0, None] + [120.0] * 8, "outside", "80.0%"),
-    "more missing": ("age", lambda _: [30.0] * 6 + [None] * 4, "missing", "40.0%"),
-    "none missing": ("age", lambda _: [30.0] * 10, "missing", "0.0%"),
+    "empty column": ("note", lambda _: ["x"] * 5 + [None] * 5, "new values", "is x in 50%"),
+    "new category": ("city", lambda _: ["Rome"] * 8 + ["Lisbon"] * 2, "categories", "such as 'Lisbon', in 20%"),
+    "out of range": ("age", lambda _: [30.0, None] + [120.0] * 8, "outside", "80%"),
+    "more missing": ("age", lambda _: [30.0] * 6 + [None] * 4, "missing", "40%"),
+    "none missing": ("age", lambda _: [30.0] * 10, "missing", "0%"),
 }
 # Changes of different columns happen together; one column changes in one way at a time.
 TOGETHER = ["constant number", "constant text", "empty column", "new category", "out of range"]
