@@ -18,7 +18,7 @@ from accous.diagnostics.coverage import (
     rare_classes,
     smallest_rare_count,
 )
-from accous.diagnostics.drift import ComparedReference, ReferenceNeighbours, drift_strength
+from accous.diagnostics.drift import ComparedReference, ReferenceNeighbours
 
 
 def normal(seed, n_rows, n_columns, mean=0.0):
@@ -86,23 +86,23 @@ def test_strength_is_that_of_a_held_out_regression():
         is_held = np.arange(1500) % 2 == fold
         model = LogisticRegression(C=0.1, class_weight="balanced").fit(X[~is_held], y[~is_held])
         areas.append(roc_auc_score(y[is_held], model.decision_function(X[is_held])))
-    assert drift_strength(reference, recent) == pytest.approx(2.0 * np.mean(areas) - 1.0, abs=0.03)
+    assert ComparedReference(reference).drift_to(recent) == pytest.approx(2.0 * np.mean(areas) - 1.0, abs=0.03)
 
 
 @pytest.mark.parametrize("n_columns", [1, 12, 100, 2000])
 def test_strength_is_near_zero_without_a_shift_and_one_where_rows_are_told_apart(n_columns):
     reference = normal(0, 500, n_columns)
-    assert drift_strength(reference, normal(1, 300, n_columns)) < 0.15
-    assert drift_strength(reference, normal(1, 300, n_columns, 5.0)) > 0.99
-    same = [drift_strength(reference, normal(2, 300, n_columns, 0.1)) for _ in range(2)]
+    assert ComparedReference(reference).drift_to(normal(1, 300, n_columns)) < 0.15
+    assert ComparedReference(reference).drift_to(normal(1, 300, n_columns, 5.0)) > 0.99
+    same = [ComparedReference(reference).drift_to(normal(2, 300, n_columns, 0.1)) for _ in range(2)]
     assert same[0] == same[1]
 
 
 def test_strength_with_constant_columns_and_huge_values():
     reference = np.column_stack((normal(0, 300, 1), np.ones(300)))
-    assert drift_strength(reference, np.column_stack((normal(1, 300, 1), np.full(300, 1.0 + 1e-6)))) > 0.95
-    assert drift_strength(np.ones((300, 2)), np.ones((100, 2))) == 0.0
-    assert drift_strength(reference, np.full((100, 2), 1e300)) > 0.99
+    assert ComparedReference(reference).drift_to(np.column_stack((normal(1, 300, 1), np.full(300, 1.0 + 1e-6)))) > 0.95
+    assert ComparedReference(np.ones((300, 2))).drift_to(np.ones((100, 2))) == 0.0
+    assert ComparedReference(reference).drift_to(np.full((100, 2), 1e300)) > 0.99
 
 
 # --- single columns ---------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_a_reference_that_is_compared_again_gives_the_same_bits():
     compared = ComparedReference(reference)
     for seed in (1, 2, 1):
         recent = np.column_stack((normal(seed, 200, 3, 0.3), np.full(200, 1.0 + seed)))
-        assert compared.drift_to(recent) == drift_strength(reference, recent)
+        assert compared.drift_to(recent) == ComparedReference(reference).drift_to(recent)
 
 
 # --- counters, and columns that determine the label -------------------------------------------------------------

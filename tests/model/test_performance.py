@@ -227,6 +227,14 @@ def test_old_labels_fade(model):
     assert run_rounds(model, 100, seed=8).performance().basis == "expected"
 
 
+@pytest.mark.parametrize("rows_since", [0, 500, 501])
+def test_labels_count_from_when_they_come_and_old_rows_are_a_reason(model, rows_since):
+    X, y = draw(7, 1000)
+    model.adapt(X).observe(X[:100], 1 - y[:100], probability=0.1, rows_since=rows_since, learn=False)
+    assert (model.performance().basis, model.performance().value > 0.5) == ("labels", True)
+    assert ("labels_old" in [str(each.code) for each in model.status_.reasons]) == (rows_since > 500)
+
+
 def test_predictions_of_then_are_what_is_measured(model):
     X, y = draw(7, 400)
     model.adapt(X).observe(X, y, predicted=y, learn=False)
@@ -247,7 +255,9 @@ def test_segments_by_column_worst_first(model):
     edge = np.quantile(X[:, 1], 0.75)
     assert values[0] == pytest.approx(wrong[X[:, 1] >= edge].mean(), abs=0.05)
     assert sum(one.n_labels for _, one in segments) == 500
-    with pytest.raises(ParameterError, match="no column 'age'"):
+    with pytest.raises(ParameterError, match=r"by 'x9': use one of 'x0', 'x1', 'x2'\."):
+        model.performance(by="x9")
+    with pytest.raises(ParameterError, match="no segments by 'age'"):
         model.performance(by="age")
 
 

@@ -33,15 +33,35 @@ class ColumnFinding:
         Share of the recent rows.
     expected : float
         The share that the reference makes likely.
-    sentence : str
-        The same in words.
+    known, value : str
+        What the reference has, and the last value that it does not have.
+
+    Examples
+    --------
+    >>> ColumnFinding("c", "new values", 0.5, 0.0, "1", "2").sentence
+    "Column 'c' was always 1 in the reference and has others, such as 2, in 50% of recent rows."
     """
 
     column: str
     kind: str
     share: float
     expected: float
-    sentence: str
+    known: str = ""
+    value: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The same in words."""
+        return _TEXTS[self.kind].format(**vars(self), where=share_of_recent_rows(self.share))
+
+
+_OUTSIDE, _NEW_VALUES = "outside", "new values"
+_TEXTS = {
+    _OUTSIDE: "Column {column!r} ranged from {known} in the reference and lies outside, such as {value}, in {where}.",
+    _NEW_VALUES: "Column {column!r} was always {known} in the reference and has others, such as {value}, in {where}.",
+    "missing": "Column {column!r} was missing in {expected:.1%} of the reference and is missing in {where}.",
+    "categories": "Column {column!r} has categories unknown to the model, such as {value!r}, in {where}.",
+}
 
 
 @dataclass(frozen=True)
@@ -140,7 +160,6 @@ def _log_choose(n: int, k: int) -> float:
 
 
 _MARGIN = 0.05
-_OUTSIDE, _NEW_VALUES = "outside", "new values"
 
 
 class ColumnRanges:
@@ -191,59 +210,22 @@ class ColumnRanges:
         return found
 
     def findings(self, rows: FloatArray) -> tuple[ColumnFinding, ...]:
-        """Return what recent rows show, in words."""
-        counts = self.count(rows)
-        column_of = {name: column for column, name in enumerate(self.names)}
+        """Return what recent rows show."""
         found = []
-        for kind, name, share in self.rare(counts, len(rows)):
-            column = column_of[name]
+        for kind, name, share in self.rare(self.count(rows), len(rows)):
+            column = self.names.index(name)
+            low, high, values = self.low[column], self.high[column], rows[:, column]
+            value = values[(values < self._lowest[column]) | (values > self._highest[column])][-1]
+            known, expected = f"{low:.6g} to {high:.6g}", 2.0 / (self._n_reference + 1)
             if kind == _NEW_VALUES:
-                values = rows[:, column]
-                new = values[values != self.low[column]]
-                sentence = constant_sentence(
-                    name,
-                    shown_number(self.low[column]),
-                    shown_number(new[-1]),
-                    share,
-                    is_one=bool((new == new[-1]).all()),
-                )
-                found.append(ColumnFinding(name, kind, share, 0.0, sentence))
-            else:
-                expected = 2.0 / (self._n_reference + 1)
-                found.append(
-                    ColumnFinding(name, kind, share, expected, self._outside_sentence(column, counts, len(rows)))
-                )
+                known, expected = f"{low:.6g}", 0.0
+            found.append(ColumnFinding(name, kind, share, expected, known, f"{value:.6g}"))
         return tuple(found)
-
-    def _outside_sentence(self, column: int, counts: IntArray, n_rows: int) -> str:
-        low, high = shown_number(self.low[column]), shown_number(self.high[column])
-        n_below, n_above = counts[:, column].tolist()
-        parts = [f"above it in {share_of_recent_rows(n_above / n_rows)}"] if n_above else []
-        parts += [f"below it in {share_of_recent_rows(n_below / n_rows)}"] if n_below else []
-        name = self.names[column]
-        return f"Column {name!r} ranged from {low} to {high} in the reference and is clearly {' and '.join(parts)}."
-
-
-def constant_sentence(name: str, constant: str, value: str, share: float, *, is_one: bool) -> str:
-    """Say that a column which was constant in the reference has new values.
-
-    Examples
-    --------
-    >>> constant_sentence("c", "1", "2", 1.0, is_one=True)
-    "Column 'c' was always 1 in the reference and is 2 in all recent rows."
-    """
-    what = f"is {value}" if is_one else f"has other values, such as {value},"
-    return f"Column {name!r} was always {constant} in the reference and {what} in {share_of_recent_rows(share)}."
 
 
 def share_of_recent_rows(share: float) -> str:
     """Return a share in words."""
     return "all recent rows" if share == 1.0 else f"{share:.1%} of recent rows".replace(".0%", "%")
-
-
-def shown_number(value: float) -> str:
-    """Return a number as a reader would write it."""
-    return f"{float(value):.6g}"
 
 
 # --- Which columns show something new, as the rows come in: one event for each column and onset

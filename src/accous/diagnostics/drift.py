@@ -251,34 +251,25 @@ _MAX_COLUMNS = 64
 _LARGEST = 10.0
 
 
-def drift_strength(reference: FloatArray, recent: FloatArray) -> float:
-    r"""Return :math:`\max(0, 2\,\mathrm{AUC} - 1)` of a logistic regression, on rows that it was not fitted to.
+class ComparedReference:
+    r"""Tells how strongly rows have drifted from a reference.
 
-    Half of the rows, drawn with a fixed seed, fit the regression for the other half, and the other way round.
+    It is :math:`\max(0, 2\,\mathrm{AUC} - 1)` of a logistic regression, on rows that it was not fitted to: half of the
+    rows, drawn with a fixed seed, fit the regression for the other half, and the other way round.
 
     Parameters
     ----------
     reference : array of shape (n_reference, n_columns)
         At most 1,000 of the rows are used.
-    recent : array of shape (n_recent, n_columns)
 
     Examples
     --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> reference = rng.normal(size=(1000, 3))
-    >>> drift_strength(reference, rng.normal(size=(500, 3))) < 0.1 < drift_strength(reference, reference[:500] + 1.0)
+    >>> compared = ComparedReference(reference)
+    >>> compared.drift_to(rng.normal(size=(500, 3))) < 0.1 < compared.drift_to(reference[:500] + 1.0)
     True
-    """
-    return ComparedReference(reference).drift_to(recent)
-
-
-class ComparedReference:
-    """What `drift_strength` needs of a reference, for those who compare it with recent rows again and again.
-
-    Parameters
-    ----------
-    reference : array of shape (n_reference, n_columns)
     """
 
     def __init__(self, reference: FloatArray) -> None:

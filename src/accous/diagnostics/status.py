@@ -192,6 +192,7 @@ class Finding(StrEnum):
     INPUTS_MOVED = "inputs_moved"
     PREDICTIONS_MOVED = "predictions_moved"
     LABELS_ARRIVED = "labels_arrived"
+    LABELS_OLD = "labels_old"
     NOT_DEFINED = "not_defined"
     FEW_INSIDE = "few_inside"
     NEW_CATEGORIES = "new_categories"
@@ -450,6 +451,7 @@ TEXTS: dict[Finding | Action, str] = {
     Finding.LABELS_UNDECIDED: "{n:,} recent labels do not decide yet whether the model is worse than at fit.",
     Finding.LABELS_TOO_FEW: "Recent labels: {n:,}, too few to confirm the expected value.",
     Finding.LABELS_ARRIVED: "{n:,} more labels were not drawn at random, so they do not count here.",
+    Finding.LABELS_OLD: "The newest label is of a row from {n:,} rows ago: it tells how the model was then.",
     Finding.EXPECTED_BEYOND: "Inputs have moved to where the model is worse: expected loss {x:.3g}.",
     Finding.BACKTEST_HELD: "The expected value held in all {n:,} windows of the reference.",
     Finding.BACKTEST_SCATTERED: "In the worst window of the reference, the loss was {x:.3g} higher than expected.",

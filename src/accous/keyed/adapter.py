@@ -16,7 +16,7 @@ from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, Number, make_stack
 from accous.core.round import count_learners
 from accous.diagnostics.losses import effective_sample_size
 from accous.diagnostics.performance import FEWEST_LABELS, Estimate, expected
-from accous.diagnostics.status import Finding, Reason, StateHistory, Status, judge
+from accous.diagnostics.status import Finding, Reason, Status, judge
 from accous.exceptions import DataError
 from accous.keyed.rounds import (
     ChunkPlan,
@@ -207,9 +207,7 @@ def _with_labels(now: Estimate, numbers: FloatArray) -> Estimate:
 def _judge(shared: SharedModel, now: Estimate, drift: float, outside: float) -> Status:
     rules = shared.rules
     metric, held = rules.measures.metric, rules.held_out
-    history = StateHistory(False, np.zeros(0), math.nan)
-    if held.calibration is not None:
-        history = held.history(metric, rules.cover)
+    history = held.history(metric, rules.cover)
     tolerance = rules.measures.tolerated(metric, now.at_fit, math.nan)
     also = (Reason(Finding.FEW_INSIDE, outside),) if outside >= _MANY_OUTSIDE else ()
     has_learned = shared.learned is not None

@@ -317,8 +317,8 @@ class HeldOutReference:
         """Return what windows of the reference showed by a metric; the cover has the rows as numbers."""
         if metric.name not in self._histories:
             calibration, held = self.calibration, self.predictions
-            assert calibration is not None
-            assert held is not None
+            if calibration is None or held is None:
+                return StateHistory(False, np.zeros(0), float("nan"))
             with one_blas_thread():
                 drift = self._drift(cover.numbers)
                 found, noise = gaps(metric, calibration)

@@ -237,9 +237,12 @@ class Snapshot:
 
     @cached_property
     def _label_weights(self) -> FloatArray:
-        labelled, state = self.state.labelled, self.state
-        n_recent = min(state.n_rows, state.recent.max_rows or _ROWS_FOR_FRAMES)
-        return np.zeros(0) if labelled is None else labelled.weights(state.n_rows, n_recent)
+        labelled = self.state.labelled
+        return np.zeros(0) if labelled is None else labelled.weights(self.state.n_rows, self._n_recent)
+
+    @property
+    def _n_recent(self) -> int:
+        return min(self.state.n_rows, self.state.recent.max_rows or _ROWS_FOR_FRAMES)
 
     @cached_property
     def labels(self) -> Labels:
@@ -289,8 +292,6 @@ class Snapshot:
     @property
     def windows(self) -> states.StateHistory:
         """What windows of the reference showed by the model's own metric."""
-        if self.rules.held_out.calibration is None:
-            return states.StateHistory(False, np.zeros(0), float("nan"))
         return self.rules.held_out.history(self.rules.measures.metric, self.rules.cover)
 
     @property
@@ -316,6 +317,9 @@ class Snapshot:
         n_merely = int(np.isnan(state.labelled.chosen).sum()) if state.labelled is not None else 0
         if n_merely and not len(self.labels):
             found.append(Reason(Finding.LABELS_ARRIVED, n_merely))
+        if state.labelled is not None and len(self.labels):
+            n_ago = state.n_rows - int(state.labelled.made_at[self._label_weights > 0.0].max())
+            found += [Reason(Finding.LABELS_OLD, n_ago)] if n_ago > self._n_recent else []
         if coverage.share_outside >= _MANY_OUTSIDE:
             found.append(Reason(Finding.FEW_INSIDE, coverage.share_outside))
         veto = state.safeguards.veto

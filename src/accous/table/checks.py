@@ -565,13 +565,6 @@ def remarks_on_used(frame: pl.DataFrame, plans: tuple[Any, ...], kept: Collectio
     return [remark for remark in found if remark is not None]
 
 
-def is_part_of_calendar(plan: Any) -> bool:
-    """Whether the categories of a column are names of which a year or a week has more."""
-    if not isinstance(plan, CategoryColumn):
-        return False
-    return _named_part(pl.Series(plan.name, [*plan.levels, *plan.rare], dtype=pl.String)) is not None
-
-
 def _remark_on_calendar(plan: Any, column: pl.Series) -> Remark | None:
     found = None
     if isinstance(plan, CategoryColumn):

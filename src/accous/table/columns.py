@@ -628,14 +628,10 @@ class Marks:
                 values = values.with_columns(values[mark.column].set(is_known, None))
         return Marks(hits, values)
 
-    def latest(self) -> dict[str, tuple[str, bool]]:
-        """Return the last new value of each column that has one, and whether it is the only one."""
-        found = {}
-        for column in self.values:
-            there = column.drop_nulls()
-            if len(there):
-                found[column.name] = _shortened(there[-1]), there.n_unique() == 1
-        return found
+    def latest(self) -> dict[str, str]:
+        """Return the last new value of each column that has one."""
+        found = ((column.name, column.drop_nulls()) for column in self.values)
+        return {name: _shortened(values[-1]) for name, values in found if len(values)}
 
 
 def list_marks(plans: tuple[Any, ...], records: tuple[ColumnRecord | None, ...]) -> list[Mark]:

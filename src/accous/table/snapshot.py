@@ -18,9 +18,7 @@ from accous.diagnostics.coverage import (
     ColumnRanges,
     ColumnWatch,
     Coverage,
-    constant_sentence,
     largest_rare_count,
-    share_of_recent_rows,
     smallest_rare_count,
 )
 from accous.diagnostics.drift import DriftEvent, Regime, SeasonWatch
@@ -30,7 +28,7 @@ from accous.exceptions import ParameterError
 from accous.model.performance import AlarmWatch, MovedColumn
 from accous.model.snapshot import Snapshot
 from accous.model.watching import NO_ROWS, RecentRows, recent_from_plain, shares_of_parts
-from accous.table.checks import find_time_column, is_part_of_calendar
+from accous.table.checks import find_time_column
 from accous.table.columns import (
     CATEGORIES,
     MISSING,
@@ -64,14 +62,11 @@ class TableWatch:
         The onsets.
     latest : dict of str to str
         The last new value of each column.
-    varied : tuple of str
-        The columns that had more than one new value.
     """
 
     recent: RecentRows = NO_ROWS
     columns: ColumnWatch = NOTHING_FOUND
     latest: dict[str, str] = field(default_factory=dict)
-    varied: tuple[str, ...] = ()
 
     def after(self, this_round: int, marks: Marks, kinds: list[Mark]) -> TableWatch:
         """Return the watch after the rows of a round."""
@@ -83,17 +78,7 @@ class TableWatch:
             found = _rare(kinds, hits.sum(axis=0, dtype=np.int64), len(hits))
             rare = [(kinds[number].kind, kinds[number].column, share) for number, share in found]
             columns = columns.look(this_round, recent.n_closed, rare)
-        return self._with_values(marks, recent, columns)
-
-    def _with_values(self, marks: Marks, recent: RecentRows, columns: ColumnWatch) -> TableWatch:
-        new = marks.latest() if marks.values.width else {}
-        if not new:
-            return TableWatch(recent, columns, self.latest, self.varied)
-        is_varied = {
-            name: not is_only or self.latest.get(name, value) != value for name, (value, is_only) in new.items()
-        }
-        varied = (*self.varied, *(name for name in new if is_varied[name] and name not in self.varied))
-        return TableWatch(recent, columns, self.latest | {name: value for name, (value, _) in new.items()}, varied)
+        return TableWatch(recent, columns, self.latest | (marks.latest() if marks.values.width else {}))
 
     def findings(self, encoder: ColumnEncoder) -> list[ColumnFinding]:
         """Return what the recent rows show, in words."""
@@ -104,27 +89,9 @@ class TableWatch:
         return [self._finding(kinds[number], share, encoder) for number, share in found]
 
     def _finding(self, mark: Mark, share: float, encoder: ColumnEncoder) -> ColumnFinding:
+        known = encoder.constants[mark.column].only_value if mark.kind == NEW_VALUES else ""
         expected, value = mark.n_hits / mark.n_reference, self.latest.get(mark.column, "")
-        where = share_of_recent_rows(share)
-        if mark.kind == MISSING:
-            sentence = (
-                f"Column {mark.column!r} was missing in {expected:.1%} of the reference and is missing in {where}."
-            )
-        elif mark.kind == NEW_VALUES and mark.n_hits:
-            constant = encoder.constants[mark.column].only_value
-            sentence = (
-                f"Column {mark.column!r} was {constant} in all but {expected:.1%} of the reference and is another "
-                f"value, such as {value!r}, in {where}."
-            )
-        elif mark.kind == NEW_VALUES:
-            constant = encoder.constants[mark.column].only_value
-            sentence = constant_sentence(mark.column, constant, value, share, is_one=mark.column not in self.varied)
-        else:
-            sentence = f"Column {mark.column!r} has categories unknown to the model, such as {value!r}, in {where}."
-            plan = next(plan for plan in encoder.used if plan.name == mark.column)
-            if is_part_of_calendar(plan):
-                sentence += f" To leave it out, run accous fit with --drop {mark.column}."
-        return ColumnFinding(mark.column, mark.kind, share, expected, sentence)
+        return ColumnFinding(mark.column, mark.kind, share, expected, known, value)
 
     def to_plain(self) -> dict[str, Any]:
         """Return everything as arrays, numbers and strings."""
@@ -133,7 +100,6 @@ class TableWatch:
             "columns": to_plain(self.columns),
             # As lists: a column may have any name.
             "latest": [list(self.latest), list(self.latest.values())],
-            "varied": list(self.varied),
         }
 
 
@@ -141,7 +107,7 @@ def watch_from_plain(plain: dict[str, Any]) -> TableWatch:
     """Undo ``to_plain``."""
     latest = dict(zip(*plain["latest"], strict=True))
     columns = from_plain(ColumnWatch, plain["columns"])
-    return TableWatch(recent_from_plain(plain["recent"]), columns, latest, tuple(plain["varied"]))
+    return TableWatch(recent_from_plain(plain["recent"]), columns, latest)
 
 
 def number_findings(columns: Iterable[DecodedColumn], rows: Any, reference: Any) -> tuple[ColumnFinding, ...]:
