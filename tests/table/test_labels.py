@@ -9,6 +9,7 @@ import pytest
 
 import accous
 from accous.exceptions import DataError
+from accous.table.kinds import ClassForm
 from tests.budgets import rest_slow
 from tests.cli.tables import fit_model, make_tables
 
@@ -133,3 +134,10 @@ def test_labels_are_learned_from_unless_you_object_and_saved_it_goes_on_bit_for_
     for start in range(200, 300, 10):
         assert model.step(stream[start : start + 10]).equals(loaded.step(stream[start : start + 10]))
     assert loaded.learned_ == model.learned_
+
+
+def test_a_whole_number_with_a_point_is_the_class_that_it_names():
+    """As a spreadsheet or pandas writes whole numbers where some are missing."""
+    given = pl.Series(["1.0", "0", "2.0", "a.0", None])
+    assert ClassForm(np.array([0, 1])).texts(given).to_list() == ["1", "0", "2.0", "a.0", None]
+    assert ClassForm(np.array(["1", "1.0"])).texts(given).to_list()[0] == "1.0"

@@ -211,7 +211,9 @@ class ClassForm:
     def texts(self, column: pl.Series) -> pl.Series:
         """Return labels as text; 7 and 7.0 are the same, unless one of them is the name of a class."""
         texts, as_they_are = place_texts(column), to_texts(column.alias("values"))
-        return pl.select(pl.when(as_they_are.is_in(self.names)).then(as_they_are).otherwise(texts)).to_series()
+        whole = as_they_are.str.strip_suffix(".0")
+        found = pl.when(as_they_are.is_in(self.names)).then(as_they_are)
+        return pl.select(found.when(whole.is_in(self.names)).then(whole).otherwise(texts)).to_series()
 
     def values(self, texts: pl.Series) -> NDArray[Any]:
         """Return classes by their names; other names stay text."""

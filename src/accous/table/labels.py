@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +178,7 @@ class LabelJob:
             table = read_label_table(
                 reader, by=by, place_column=column, label=options.label, usual_label=self.table_model.label
             )
+        table = replace(table, rows=table.rows.with_columns(label=self.table_model.form.texts(table.rows["label"])))
         label = table.label_column
         require_no_feature(label, options.label or label, self.table_model.encoder.used_columns)
         self._require_labels(table)
