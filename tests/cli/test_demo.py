@@ -16,7 +16,6 @@ import typer
 from numba import float64
 from rich.console import Console
 
-import accous
 from accous.cli import app, main
 from accous.cli.options import announcing_compilation
 from accous.cli.simulated import ACCOUS, FIXED, ONE_STEP, ORACLE, SINGLE, Race, draw_race, make_stream, run_race
@@ -118,7 +117,8 @@ def test_a_model_drifts_raises_the_alarm_and_recovers(capsys):
     assert "<svg" in Path("picture.svg").read_text()
     page = Path("demo.html").read_text()
     assert " 600 labels" in page
-    assert "accous ask model part6.csv" in page
+    assert "accous ask MODEL STREAM" in page
+    assert "part6" not in page
 
 
 def test_the_tables_of_the_demo_are_the_real_rows(capsys):
@@ -139,21 +139,11 @@ def test_the_tables_of_the_demo_are_the_real_rows(capsys):
 
 def test_accous_follows_the_drift_and_the_fixed_model_does_not():
     race = run_race(make_stream("squ", n_rounds=200, batch_size=5, seed=0))
-    assert race.rare_error(FIXED) - race.rare_error(ACCOUS) > 0.05
+    assert race.mean_error(FIXED) - race.mean_error(ACCOUS) > 0.02
     assert (race.gap_closed(FIXED), race.gap_closed(ORACLE)) == (0.0, 1.0)
     assert race.gap_closed(ACCOUS) > 0.5
     # Every model is scored before it learns from the round.
     assert race.errors[ACCOUS][0] == race.errors[SINGLE][0] == race.errors[FIXED][0]
-
-
-@pytest.mark.parametrize(("n_rounds", "batch_size"), [(300, 1), (21, 3)])
-def test_all_labels_come_late_and_are_only_measured_with(n_rounds, batch_size):
-    race = run_race(make_stream("squ", n_rounds=n_rounds, batch_size=batch_size, seed=0))
-    assert len(race.model.state_.labelled) == n_rounds * batch_size
-    quiet = accous.AdaptiveClassifier(standardize=False).fit(*race.stream.reference())
-    for batch in race.stream:
-        quiet.adapt(batch.X)
-    assert np.array_equal(quiet.estimator_.coef_, race.model.estimator_.coef_)
 
 
 def test_gap_closed_is_a_share_of_the_way_from_fixed_to_oracle():

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy.stats import ttest_1samp
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -311,6 +313,11 @@ def test_columns_may_be_empty_where_trees_are_fitted(kind, y):
     early, alone = (np.where((np.arange(4) == 3) & (row < n_empty), np.nan, ROWS) for n_empty in (400, N - 1))
     for weights, order in ((None, True), (1.0 * (row[:, 0] < 400), False)):
         assert kind("auto").fit(early, y, weights, order=order).combination_.share > 0.0
+    fill = make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler())
+    for rows in (pd.DataFrame(early[:400]), pl.DataFrame(early[:400])):
+        rows.columns = list("abcd")
+        own = make_trees("classifier" if y is LABELS else "regressor", 0).set_params(categorical_features=None)
+        assert len(kind(own, OnlineDensityRatio(fill)).fit(rows, y[:400]).predict(rows)) == 400
     for seed in range(4):  # each holds back other rows to decide when to stop
         trees = make_trees("classifier" if y is LABELS else "regressor", seed)
         trees.set_params(early_stopping=True, validation_fraction=0.5)

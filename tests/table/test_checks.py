@@ -88,6 +88,7 @@ def test_parts_of_a_calendar_and_codes_stay_with_a_remark(name, values, kind, co
         ("hour", ROWS % 24),
         ("price", np.where(SHUFFLED % 2 == 0, 7e8, 8e8)),
         ("reading", 20241301 + SHUFFLED % 60),
+        *((name, 1_000_000_000 + 7919 * SHUFFLED) for name in ("balance", "price")),
     ],
 )
 def test_whole_calendars_amounts_and_measurements_stay_without_a_remark(name, values):

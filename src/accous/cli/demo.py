@@ -74,18 +74,6 @@ class DemoOptions:
     tables: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Only write the demo's tables to this folder.")
     ] = None
-    serve: Annotated[
-        bool,
-        typer.Option(
-            "--serve",
-            help="Serve a model, replay the simulated stream to it, and open the live page.",
-            rich_help_panel=_SIMULATED,
-        ),
-    ] = False
-    port: Annotated[
-        int, between("--port", 0, 65_535, help="Port for --serve; 0 takes a free one.", rich_help_panel=_SIMULATED)
-    ] = 8321
-    pace: Annotated[float, typer.Option(help="Rounds per second, with --serve.", rich_help_panel=_SIMULATED)] = 25.0
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the table: no progress bar, no remarks.")] = (
         False
     )
@@ -96,7 +84,7 @@ class DemoOptions:
             raise ParameterError(f"--output must end in .png, .svg or .pdf, got {str(self.output)!r}.")
         require_html(self.report)
         chosen = (self.rounds, self.batch_size, self.shift, self.seed)
-        if not (self.simulated or self.serve) and chosen != (3000, 1, "squ", 0):
+        if not self.simulated and chosen != (3000, 1, "squ", 0):
             raise ParameterError("--rounds, --batch-size, --shift and --seed are of the simulated stream: --simulated.")
 
     @property
@@ -112,8 +100,6 @@ def demo(options: DemoOptions) -> int:
     raise the alarm, and the model learns from them. In less than a minute you get a table, a picture and a report.
     """
     remarks = remarks_console(quiet=options.quiet)
-    if options.serve:
-        return simulated.serve(options)
     if options.simulated:
         return simulated.demo(options, remarks)
     if options.tables is not None:
@@ -279,8 +265,8 @@ def run_demo(folder: Path, on_progress: Callable[[float], None] = lambda _: None
         )
         on_progress(0.3 + 0.7 * number / n_parts)
     fitted = load_table_model(model)
-    # Without the folder, which is gone: the tables of the demo have these names too.
-    page = render_page(report_source(fitted.snapshot(), "model")).replace(f"{folder}/", "")
+    fitted.job = None  # the files are gone: advice names none of them
+    page = render_page(report_source(fitted.snapshot(), "MODEL"))
     return Recovery(parts, np.concatenate(of_fixed), np.concatenate(errors), fitted.performance().at_fit, page)
 
 

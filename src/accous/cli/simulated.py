@@ -1,37 +1,33 @@
-"""``accous demo --simulated`` and ``--serve``: five classifiers follow a stream whose answers are known exactly."""
+"""``accous demo --simulated``: five classifiers follow a stream whose answers are known exactly."""
 
 from __future__ import annotations
 
 import json
-import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from accous.cli.options import announcing_compilation, remarks_console, results_console, say
+from accous.cli.options import announcing_compilation, results_console, say
 from accous.cli.status import write_page
-from accous.exceptions import DataError, ParameterError
-from accous.table.options import FitOptions, ServeOptions
-from accous.text import ProgressBar, count, import_extra
+from accous.exceptions import DataError
+from accous.text import ProgressBar, count
 
 if TYPE_CHECKING:
     import numpy as np
     import polars as pl
-    from matplotlib.axes import Axes
     from numpy.typing import NDArray
     from rich.console import Console
 
-    from accous.arrays import FloatArray, IntArray
+    from accous.arrays import FloatArray
     from accous.cli.demo import DemoOptions
     from accous.model.estimators import AdaptiveClassifier
     from accous.model.predictors import LinearPredictor
-    from accous.streams import Batch, GaussianStream
+    from accous.streams import GaussianStream
     from accous.table.history import History
 
 
@@ -42,7 +38,7 @@ def demo(options: DemoOptions, remarks: Console) -> int:
     The demo compares a model that never changes, one that adapts to one batch at a time (the best one-step method),
     one that adapts with a single learner, accous, and an oracle that knows the drift. It takes about twenty seconds.
     """
-    stream = _stream(options)
+    stream = make_stream(options.shift, n_rounds=options.rounds, batch_size=options.batch_size, seed=options.seed)
     if options.tables is not None:
         reference, rows = write_demo_tables(stream, options.tables)
         say(remarks, f"Tables: {reference} and {rows}")
@@ -57,20 +53,10 @@ def demo(options: DemoOptions, remarks: Console) -> int:
     return max(exit_code, save_page(lambda: _page(race), options.report, remarks))
 
 
-def _stream(options: DemoOptions) -> GaussianStream:
-    return make_stream(options.shift, n_rounds=options.rounds, batch_size=options.batch_size, seed=options.seed)
-
-
 def _as_record(race: Race, shift: str) -> dict[str, Any]:
     stream = race.stream
     contenders = [
-        {
-            "name": name,
-            "mean_error": race.mean_error(name),
-            "mean_error_rare": race.rare_error(name),
-            "gap_closed": race.gap_closed(name),
-        }
-        for name in race.errors
+        {"name": name, "mean_error": race.mean_error(name), "gap_closed": race.gap_closed(name)} for name in race.errors
     ]
     return {
         "shift": shift,
@@ -85,9 +71,7 @@ def _as_record(race: Race, shift: str) -> dict[str, Any]:
 def _print_table(race: Race, console: Console, *, is_brief: bool) -> None:
     from rich.table import Table
 
-    stream = race.stream
-    rows = "one unlabelled row" if stream.batch_size == 1 else f"{stream.batch_size} unlabelled rows"
-    table = Table(title=f"{count(stream.n_rounds, 'round')} of {rows}")
+    table = Table(title=f"{count(race.stream.n_rounds, 'round')} of {count(race.stream.batch_size, 'unlabelled row')}")
     table.add_column("classifier")
     table.add_column("mean error", justify="right")
     table.add_column("gap to the oracle closed", justify="right")
@@ -95,14 +79,8 @@ def _print_table(race: Race, console: Console, *, is_brief: bool) -> None:
         share = race.gap_closed(name)
         table.add_row(name, f"{race.mean_error(name):.1%}", "-" if share is None else f"{share:.0%}")
     console.print(table)
-    if is_brief:
-        return
-    console.print(race.finding())
-    if any((race.gap_closed(name) or 0.0) > 1.005 for name in race.errors):
-        console.print(
-            "More than 100%: the oracle knows the true ratio, but it has few reference rows of the rare population to "
-            "learn from, so another classifier can beat it."
-        )
+    if not is_brief:
+        console.print(race.finding())
 
 
 def save_picture(draw: Callable[[], bytes], output: Path, remarks: Console) -> int:
@@ -154,8 +132,6 @@ ONE_STEP = "one batch at a time"  # by logistic regression, the best of the one-
 
 _SWITCHES = 20  # enough for a learner that forgets nothing to fall behind, few enough to see each one
 _SMALLEST_GAP = 0.001  # in error; below, shares of it say nothing
-_CLEAR_DIFFERENCE = 0.001
-_LATE_ROWS = 50  # labels that the model gets at a time
 
 
 @dataclass(frozen=True)
@@ -178,48 +154,25 @@ class Race:
     model: AdaptiveClassifier | None = None
     history: History | None = None
 
-    @cached_property
-    def is_rare(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Rounds in which most rows come from the population that is rare in the reference."""
-        return self.stream.alphas < 0.5
-
     def mean_error(self, name: str) -> float:
         """Mean error over all rounds."""
         return float(self.errors[name].mean())
-
-    def rare_error(self, name: str) -> float | None:
-        """Mean error over the rounds of the rare population; None where there is no such round."""
-        return float(self.errors[name][self.is_rare].mean()) if self.is_rare.any() else None
 
     def gap_closed(self, name: str) -> float | None:
         """Share of the way from the fixed model to the oracle; None where the two are as good as equal."""
         gap = self.mean_error(FIXED) - self.mean_error(ORACLE)
         return (self.mean_error(FIXED) - self.mean_error(name)) / gap if gap > _SMALLEST_GAP else None
 
-    def headline(self) -> str:
-        """What was seen, in a line."""
-        fixed, ours = self.rare_error(FIXED), self.rare_error(ACCOUS)
-        if fixed is None or ours is None:
-            fixed, ours = self.mean_error(FIXED), self.mean_error(ACCOUS)
-            return f"Without drift, the fixed model errs on {fixed:.0%} of the rows, accous on {ours:.0%}"
-        return f"When the inputs drift, the fixed model errs on {fixed:.0%} of the rows, accous on {ours:.0%}"
-
     def finding(self) -> str:
         """What was seen, in plain words."""
         share, fixed, ours = self.gap_closed(ACCOUS), self.mean_error(FIXED), self.mean_error(ACCOUS)
         if share is None:
             return "The fixed model is as good as the oracle on this stream: there is nothing to gain by adapting."
-        if fixed - ours < _CLEAR_DIFFERENCE:
-            return f"Adapting did not help on this stream: accous errs on {ours:.1%}, the fixed model on {fixed:.1%}."
-        overall = f"Over all rounds accous closed {share:.0%} of the gap to the oracle, without a label."
-        return f"{self.headline()}. {overall} {self._compare_with_single()}"
-
-    def _compare_with_single(self) -> str:
-        lead = self.mean_error(SINGLE) - self.mean_error(ACCOUS)
-        if abs(lead) < _CLEAR_DIFFERENCE:
-            return "One learner over the whole history does as well on this stream."
-        verdict = "more" if lead > 0 else "fewer"
-        return f"One learner over the whole history makes {100 * abs(lead):.1f} points {verdict} errors."
+        found = f"The fixed model errs on {fixed:.1%} of the rows, accous on {ours:.1%}"
+        if fixed - ours < _SMALLEST_GAP:
+            return f"{found}: adapting did not help on this stream."
+        # The oracle has few reference rows of the rare population to learn from, so another classifier can beat it.
+        return f"{found}: it closed {share:.0%} of the gap to the oracle, without a label."
 
 
 def make_stream(shift: str, *, n_rounds: int, batch_size: int, seed: int) -> GaussianStream:
@@ -271,10 +224,8 @@ def run_race(stream: GaussianStream, on_progress: Callable[[float], None] = lamb
         return erm.fit(ratio / ratio.mean(), None)
 
     errors = {name: np.empty(len(stream)) for name in (*models, ORACLE)}
-    late = _LateLabels(models[ACCOUS])
     for batch in stream:
-        predicted = {name: models[name].predict(batch.X) for name in (FIXED, ACCOUS)}
-        is_wrong = [predicted[name] != batch.y for name in (FIXED, ACCOUS)]
+        n_wrong = [int((models[name].predict(batch.X) != batch.y).sum()) for name in (FIXED, ACCOUS)]
         for name, model in models.items():
             if name == ONE_STEP:  # knows nothing but the batch at hand, so it has to learn from it first
                 model.adapt(batch.X)
@@ -282,41 +233,15 @@ def run_race(stream: GaussianStream, on_progress: Callable[[float], None] = lamb
             if name != ONE_STEP:
                 model.adapt(batch.X)
         errors[ORACLE][batch.round - 1] = stream.risk(oracle(batch.alpha), batch.alpha)
-        late.add(batch, predicted[ACCOUS])
-        history.add(models[ACCOUS], len(batch.X), len(batch.X), *(int(wrong.sum()) for wrong in is_wrong))
+        history.add(models[ACCOUS], len(batch.X), len(batch.X), *n_wrong)
         on_progress(batch.round / len(stream))
-    late.pass_on()
     return Race(stream, errors, models[ACCOUS], history)
-
-
-class _LateLabels:
-    """Passes the labels of the stream to the model in blocks, after it has predicted: it measures with them."""
-
-    def __init__(self, model: AdaptiveClassifier) -> None:
-        self._model = model
-        self._pending: list[tuple[NDArray[Any], ...]] = []
-
-    def add(self, batch: Batch, predicted: NDArray[Any]) -> None:
-        """Keep the labels of a batch, with what was predicted for its rows."""
-        self._pending.append((batch.X, batch.y, predicted))
-        if sum(len(rows) for rows, *_ in self._pending) >= _LATE_ROWS:
-            self.pass_on()
-
-    def pass_on(self) -> None:
-        """Pass what is pending to the model."""
-        import numpy as np
-
-        if self._pending:
-            X, y, predicted = map(np.concatenate, zip(*self._pending, strict=True))
-            self._model.observe(X, y, predicted=predicted, probability=1.0, learn=False)
-            self._pending = []
 
 
 # --- The picture: error over time, with the drift behind it
 
 
 _SMOOTHED_ROUNDS = 20
-_ROUNDS_AFTER_JUMP = 30
 # Okabe and Ito's colours, told apart with any kind of colour vision. The thin lines lie on the thick ones.
 FIXED_COLOUR, ACCOUS_COLOUR, _SHADE = "#D55E00", "#0072B2", "#EBE6D8"
 _STYLES: dict[str, dict[str, Any]] = {
@@ -328,118 +253,30 @@ _STYLES: dict[str, dict[str, Any]] = {
 
 
 def draw_race(race: Race, image_format: str) -> bytes:
-    """Draw the errors over time and, where the stream jumps, the rounds after a jump.
-
-    Parameters
-    ----------
-    race : Race
-    image_format : str
-        ``"png"``, ``"svg"`` or ``"pdf"``.
-
-    Returns
-    -------
-    bytes
-        The file's content.
-    """
+    """Draw the errors over time, smoothed, as a "png", "svg" or "pdf" file; the line of the fifth would hide others."""
     import numpy as np
+    import polars as pl
     from matplotlib.figure import Figure
+    from matplotlib.ticker import PercentFormatter
 
-    figure = Figure(figsize=(11, 5), layout="constrained", dpi=150)
-    jumps = _jump_indices(race)
-    ratios = [3.2, 1.0] if len(jumps) else [1.0]
-    panels = np.ravel(figure.subplots(1, len(ratios), sharey=True, width_ratios=ratios))
-    _draw_all_rounds(panels[0], race)
-    if len(jumps):
-        _draw_after_jumps(panels[1], race, jumps)
-    _set_limits(panels[0], race)
-    figure.suptitle(race.headline(), x=0.01, ha="left", fontsize=15, fontweight="bold")
-    handles, labels = panels[0].get_legend_handles_labels()
-    title = "mean error over all rounds"
-    figure.legend(handles, labels, title=title, loc="outside lower center", ncols=4, frameon=False, fontsize=11)
+    figure, rounds = Figure(figsize=(11, 5), layout="constrained", dpi=150), np.arange(1, len(race.stream) + 1)
+    axes = figure.subplots()
+    place: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "step": "mid", "color": _SHADE, "linewidth": 0.0}
+    axes.fill_between(rounds, 0.0, 1.0 - race.stream.alphas, **place)
+    for name, style in _STYLES.items():
+        smooth = pl.Series(race.errors[name]).rolling_mean(_SMOOTHED_ROUNDS, min_samples=1)
+        axes.plot(rounds, smooth, label=f"{name} {race.mean_error(name):.1%}", **style)
+    axes.set_title(
+        f"Shaded: rows of a kind that makes up only {1.0 - race.stream.alpha_0:.0%} of the labelled reference"
+    )
+    axes.set_xlabel(f"round (mean of {_SMOOTHED_ROUNDS})")
+    axes.set_ylabel("share of rows classified wrongly")
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(title="mean error over all rounds", loc="outside lower center", ncols=4, frameon=False)
     content = BytesIO()
     figure.savefig(content, format=image_format)
     return content.getvalue()
-
-
-def _draw_all_rounds(axes: Axes, race: Race) -> None:
-    import numpy as np
-    import polars as pl
-    from matplotlib.ticker import MultipleLocator, PercentFormatter
-
-    n_rounds = len(race.stream)
-    _shade(axes, 1.0 - race.stream.alphas, 1)
-    for name, errors in _drawn(race).items():
-        rounds, style = np.arange(1, n_rounds + 1), _STYLES[name]
-        label = f"{name} {race.mean_error(name):.1%}"
-        if name in (SINGLE, ACCOUS):  # the errors of the others move with the stream alone: nothing to smooth
-            axes.plot(rounds, errors, color=style["color"], linewidth=0.8, alpha=0.35)
-            errors = pl.Series(errors).rolling_mean(_SMOOTHED_ROUNDS, min_samples=1).to_numpy()
-        axes.plot(rounds, errors, label=label, **style)
-    rare_share, n_rows = 1.0 - race.stream.alpha_0, race.stream.batch_size
-    title = f"Shaded: rows of a kind that makes up only {rare_share:.0%} of the labelled reference"
-    axes.set_title(title, loc="left", fontsize=11)
-    rows = "one unlabelled row" if n_rows == 1 else f"{n_rows} unlabelled rows"
-    axes.set_xlabel(f"round, of {rows} (faint: each round; bold: mean of {_SMOOTHED_ROUNDS})")
-    axes.set_ylabel("share of rows classified wrongly")
-    axes.yaxis.set_major_locator(MultipleLocator(0.05))
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _draw_after_jumps(axes: Axes, race: Race, jumps: IntArray) -> None:
-    """Draw the mean over all jumps, round by round: here smoothing would hide how soon the errors fall."""
-    import numpy as np
-
-    offsets = np.arange(_ROUNDS_AFTER_JUMP)
-    _shade(axes, np.ones(len(offsets)), 0)
-    for name, errors in _drawn(race).items():
-        axes.plot(offsets, errors[jumps[:, None] + offsets].mean(axis=0), **_STYLES[name])
-    axes.set_title("Right after a jump", loc="left", fontsize=11)
-    axes.set_xlabel(f"rounds since (mean of {len(jumps)} jumps)" if len(jumps) > 1 else "rounds since")
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _drawn(race: Race) -> dict[str, FloatArray]:
-    """Errors of the contenders that are drawn: a line that jumps with every batch would hide the others."""
-    return {name: errors for name, errors in race.errors.items() if name in _STYLES}
-
-
-def _jump_indices(race: Race) -> IntArray:
-    """Rounds, counted from 0, from which on enough rounds are of nothing but the rare population."""
-    import numpy as np
-
-    alphas = race.stream.alphas
-    starts = np.flatnonzero((alphas[1:] == 0.0) & (alphas[:-1] == 1.0)) + 1
-    is_long = [not alphas[start : start + _ROUNDS_AFTER_JUMP].any() for start in starts]
-    is_inside = starts + _ROUNDS_AFTER_JUMP <= len(alphas)
-    return np.asarray(starts[np.array(is_long, dtype=bool) & is_inside])
-
-
-def _shade(axes: Axes, rare_shares: FloatArray, first: int) -> None:
-    """Shade each round by the share of the rare population in it."""
-    from matplotlib.colors import LinearSegmentedColormap
-
-    edges = (first - 0.5, first + len(rare_shares) - 0.5)
-    axes.imshow(
-        rare_shares[None, :],
-        extent=(*edges, 0.0, 1.0),
-        transform=axes.get_xaxis_transform(),
-        aspect="auto",
-        interpolation="nearest",
-        cmap=LinearSegmentedColormap.from_list("shade", ["white", _SHADE]),
-        vmin=0.0,
-        vmax=1.0,
-    )
-    axes.set_xlim(*edges)
-
-
-def _set_limits(axes: Axes, race: Race) -> None:
-    """Show the range of the errors: the image behind them would ask for 0 to 1."""
-    import numpy as np
-
-    everything = np.concatenate(list(_drawn(race).values()))
-    margin = 0.08 * (everything.max() - everything.min()) + 0.005
-    axes.set_ylim(everything.min() - margin, everything.max() + margin)
 
 
 # --- The stream as two CSV files, to try the other commands on
@@ -481,112 +318,3 @@ def _frame(X: NDArray[np.float64], y: NDArray[Any]) -> pl.DataFrame:
 
     columns: dict[str, Any] = {f"x{number}": X[:, number - 1].round(6) for number in range(1, X.shape[1] + 1)}
     return pl.DataFrame(columns | {"label": np.where(np.asarray(y) > 0, "yes", "no")})
-
-
-# --- A server with the demo's model, to which the demo's stream is replayed live
-
-
-# Labels of one round in five arrive, fifty rounds late.
-_LABELLED, _LATE = 5, 50
-
-
-def serve(options: DemoOptions) -> int:
-    """Fit the demo's model, serve it, replay the stream, and open the page; return the exit code at Ctrl-C."""
-    if not 0.1 <= options.pace <= 10_000:
-        raise ParameterError(f"--pace must be between 0.1 and 10000, got {options.pace}.")
-    serving = import_extra("accous.service.server", "accous demo --serve")
-    import tempfile
-    import webbrowser
-
-    import polars as pl
-
-    from accous.table.fit import FitJob
-
-    remarks, is_over = remarks_console(quiet=False), threading.Event()
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        reference, rows = write_demo_tables(_stream(options), folder)
-        with announcing_compilation(remarks), remarks.status("Fitting"):
-            fitting = FitOptions(
-                reference=str(reference),
-                label="label",
-                output=folder / "demo",
-                ordered=False,
-                estimator="linear",
-                refit_budget=None,
-            )
-            FitJob(fitting).fit_and_save()
-        replay = _Replay(pl.read_csv(rows).drop("day"), options.batch_size, options.pace, is_over)
-
-        def begin(_owned: Any, addresses: list[str]) -> None:
-            typer.echo(f"The live page: {addresses[0]} (Ctrl-C ends the demo)")
-            replay.start(addresses[0])
-            webbrowser.open(addresses[0])
-
-        try:
-            serving.serve(ServeOptions(model=folder / "demo", port=options.port), begin)
-        finally:
-            replay.stop()
-    return 0
-
-
-class _Replay:
-    """Sends a stream round by round over HTTP, and some of its labels later.
-
-    Parameters
-    ----------
-    table : polars.DataFrame
-        The rows, with labels.
-    batch_size : int
-    pace : float
-        Rounds a second.
-    is_over : threading.Event
-        Ends the replay.
-    """
-
-    def __init__(self, table: pl.DataFrame, batch_size: int, pace: float, is_over: threading.Event) -> None:
-        self._labels, self._rows = table["label"].to_list(), table.drop("label").to_dicts()
-        self._batch_size, self._pace, self._is_over = batch_size, pace, is_over
-        self._pending: deque[list[dict[str, Any]]] = deque()
-        self._thread = threading.Thread(target=self._run, name="replay", daemon=True)
-
-    def start(self, address: str) -> None:
-        """Begin to send."""
-        import http.client
-
-        self._connection = http.client.HTTPConnection(address.removeprefix("http://"))
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End."""
-        self._is_over.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        import http.client
-
-        size = self._batch_size
-        try:
-            for number, start in enumerate(range(0, len(self._rows), size)):
-                ids = self._send("/v1/step", {"rows": self._rows[start : start + size]})["ids"]
-                labels = self._labels[start : start + size]
-                found = [{"id": one, "label": label} for one, label in zip(ids, labels, strict=True)]
-                self._pending.append(found if number % _LABELLED == 0 else [])
-                if len(self._pending) > _LATE:
-                    self._send_labels()
-                if self._is_over.wait(1.0 / self._pace):
-                    return
-            while self._pending and not self._is_over.wait(1.0 / self._pace):
-                self._send_labels()
-        except (OSError, http.client.HTTPException, KeyError):
-            self._is_over.set()  # the server has ended
-
-    def _send_labels(self) -> None:
-        """Send the labels of the oldest round that is pending, if they are among those that arrive."""
-        if late := self._pending.popleft():
-            self._send("/v1/labels", {"labels": late})
-
-    def _send(self, path: str, content: Any) -> Any:
-        self._connection.request("POST", path, json.dumps(content), {"Content-Type": "application/json"})
-        return json.loads(self._connection.getresponse().read())

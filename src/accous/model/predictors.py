@@ -206,23 +206,38 @@ def _fit_weighted(estimator: Any, X: Any, y: NDArray[Any], weights: FloatArray |
     """Fit an estimator, of a pipeline the last step with the weights, and return it; boosted trees may change X."""
     from sklearn.pipeline import Pipeline
 
-    if type(estimator) is Pipeline and _is_boosted(last_step(estimator)) and estimator.memory is None:
+    if type(estimator) is Pipeline and _is_boosted(last_step(estimator)):
         before = estimator[:-1]
         _fit_weighted(estimator.steps[-1][1], before.fit_transform(X, y) if len(before) else X, y, weights)
+        estimator.steps[:-1] = before.steps  # with a memory they are copies
         return estimator
-    if _is_boosted(estimator) and isinstance(X, np.ndarray) and X.dtype.kind == "f":
-        _fill_empty_columns(X, weights, estimator.min_samples_leaf)
-        if weights is not None:
+    if _is_boosted(estimator):
+        X = _fill_empty_columns(X, weights, estimator.min_samples_leaf)
+        if weights is not None and isinstance(X, np.ndarray) and X.dtype.kind == "f":
             _thin_values(X, weights, estimator.max_bins)
     given = {} if weights is None else {_sample_weight_name(estimator): weights}
     return estimator.fit(X, y, **given)
 
 
-def _fill_empty_columns(X: FloatArray, weights: FloatArray | None, fewest: int) -> None:
+def _fill_empty_columns(X: Any, weights: FloatArray | None, fewest: int) -> Any:
     """Fill columns that have too few numbers for a leaf: no tree splits them, but scikit-learn needs one to bin."""
-    is_missing = np.isnan(X)
-    is_read = ~is_missing if weights is None else ~is_missing & (weights > 0.0)[:, None]
-    X[is_missing & (is_read.sum(axis=0) < fewest)] = 0.0
+
+    def is_empty(column: Any) -> bool:
+        is_known = ~np.isnan(np.asarray(column, dtype=np.float64))
+        return bool((is_known if weights is None else is_known & (weights > 0.0)).sum() < fewest)
+
+    if isinstance(X, np.ndarray) and X.dtype.kind == "f":
+        for column in X.T:
+            if is_empty(column):
+                column[np.isnan(column)] = 0.0
+    elif hasattr(X, "iloc"):
+        for place, kind in enumerate(X.dtypes):
+            if kind.kind == "f" and is_empty(X.iloc[:, place].to_numpy(dtype=np.float64, na_value=np.nan)):
+                X.isetitem(place, X.iloc[:, place].fillna(0.0))
+    elif hasattr(X, "with_columns"):
+        floats = [each for each in X if each.dtype.is_float() and is_empty(each.to_numpy())]
+        X = X.with_columns([each.fill_nan(0.0).fill_null(0.0) for each in floats])
+    return X
 
 
 def _thin_values(X: FloatArray, weights: FloatArray, most: int) -> None:

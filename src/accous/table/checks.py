@@ -73,9 +73,7 @@ def _counts_time(column: pl.Series) -> bool:
         return False
     values = found[1]
     if _are_times(column.name, values):
-        # Ids and amounts may be as large as Unix times. The numbers alone tell days, such as 20240531.
-        is_named = _TIME_WORD.fullmatch(words[-1]) and not _is_named_id(column.name, is_first=False)
-        return bool(values.min() < _FIRST_SECOND or (is_named and (values % 1.0 == 0.0).all()))
+        return bool((values % 1.0 == 0.0).all())
     most = max((each.n_values for each in _CYCLES if words[-1] in each.names and each.whole == "year"), default=0)
     # Months of a loan may be more than those of a year; if "month" is the whole name, they are those of some years.
     fits = len(words) == 1 or (values.max() <= most and {"age", "duration", "tenure"}.isdisjoint(words))
@@ -342,7 +340,8 @@ def _are_times(name: str, values: FloatArray) -> bool:
     low, high = float(values.min()), float(values.max())
     is_whole = bool((values % 1.0 == 0.0).all())
     if any(low >= _FIRST_SECOND * unit and high <= _LAST_SECOND * unit for unit in (1.0, 1e3, 1e6, 1e9)):
-        return len(np.unique(values)) > 10
+        # Ids and amounts may be as large. Days, such as 20240531, tell it by themselves.
+        return _TIME_WORD.fullmatch(_words_of(name)[-1]) is not None and not _is_named_id(name, is_first=False)
     if is_whole and low >= 1900 and high <= 2100:
         return name.strip().lower() in _YEAR_NAMES
     months, days = values // 100 % 100, values % 100
