@@ -235,6 +235,18 @@ def test_labels_count_from_when_they_come_and_old_rows_are_a_reason(model, rows_
     assert ("labels_old" in [str(each.code) for each in model.status_.reasons]) == (rows_since > 500)
 
 
+def test_rows_asked_about_count_when_labels_of_all_rows_follow(model):
+    X, y = draw(7, 6_000)
+    model.adapt(X)
+    is_asked = np.isin(np.arange(6_000), np.arange(5_500, 6_000, 8))
+    model.observe(X[is_asked], y[is_asked], probability=0.125, learn=False)
+    late = model.task_.read_late(y[~is_asked], int((~is_asked).sum()))
+    model.measure(X[~is_asked], late, since_made=np.arange(6_000)[::-1][~is_asked])
+    now = model.performance()
+    assert (now.basis, len(model.state_.labelled)) == ("labels", 4_000)
+    assert now.value == pytest.approx(np.mean(model.predict(X[-500:]) != y[-500:]), abs=0.03)
+
+
 def test_predictions_of_then_are_what_is_measured(model):
     X, y = draw(7, 400)
     model.adapt(X).observe(X, y, predicted=y, learn=False)
@@ -481,7 +493,7 @@ def test_labelled_rows_are_bounded(model):
     run_rounds(model, 1, observe=True)
     rows = model.state_.labelled
     many = replace(rows, **{name: np.repeat(value, 300, axis=0) for name, value in to_plain(rows).items()})
-    assert len(rows.after(many)) == 4000
+    assert len(rows.after(many).newest()) == 4000
 
 
 def test_after_learning_the_labels_speak_alone():

@@ -90,7 +90,7 @@ def _basis(snapshot: TableSnapshot, now: Estimate) -> str:
     labelled = snapshot.state.labelled
     since = ""
     if labelled is not None:
-        since = f"; the last label came {count(int(snapshot.state.n_rows - labelled.arrived[-1]), 'row')} ago"
+        since = f"; the last label came {count(int(snapshot.state.n_rows - labelled.arrived.max()), 'row')} ago"
     return f"expected if labels still follow from inputs as they did{since}"
 
 

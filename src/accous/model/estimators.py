@@ -404,28 +404,46 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
             Rows of the stream that have come since these, if their labels come late. Sets and intervals correct
             themselves by those that were in force then.
         """
+        require_integer("rows_since", rows_since, at_least=0)
         self._require_fitted("state_")
         X = select_columns(self, X)
         rows = None if X is None else self._read(X, reset=False, min_rows=0)
         if rows is None and predicted is None:
             raise DataError("observe needs the rows X, or what was predicted for them: pass X or predicted.")
-        require_integer("rows_since", rows_since, at_least=0)
         n_rows = count_rows(y) if rows is None else count_rows(rows)
         late = self.task_.read_late(y, n_rows)
         if not n_rows:
             return self
         with self.lock(), unchanged_on_failure(self):
-            self._measure(rows, late, predicted, probability)
-            self.age_labels(rows_since, n_labels=n_rows)
+            self.measure(rows, late, predicted=predicted, probability=probability, since_made=rows_since)
             if learn and rows is not None:
                 learn_from(self, rows, late, rows_since)
         if CALLBACKS_NAME in vars(self):
             self._tell()
         return self
 
-    def _measure(self, rows: Any, late: NDArray[Any], predicted: Any, probability: Any) -> None:
-        """Keep labels with what was predicted of their rows, and let the alarm see them."""
+    def measure(
+        self,
+        rows: Any,
+        late: NDArray[Any],
+        *,
+        predicted: Any = None,
+        probability: Any = None,
+        since_made: Any = 0,
+        since_came: Any = 0,
+    ) -> None:
+        """Keep labels with what was predicted of their rows, and let the alarm see them.
+
+        Rows and labels are as ``observe`` reads them. ``since_made`` and ``since_came`` say how many rows of the stream
+        came after each row was predicted, and after its label.
+        """
+        if not len(late):
+            return
         current, state = self.current(), self.state_
+        came, made_at = (
+            np.broadcast_to(np.maximum(0, state.n_rows - each), len(late)).astype(np.int64)
+            for each in (since_came, since_made)
+        )
         with one_blas_thread(), naming_values(rows, self.reference_):
             new = read_labelled(
                 self.rules_,
@@ -434,15 +452,14 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
                 late,
                 predicted=predicted,
                 probability=probability,
-                n_rows=state.n_rows,
+                made_at=np.minimum(made_at, came),
+                came=came,
             )
-            labelled = (new[:0] if state.labelled is None else state.labelled).after(new)
-            after = replace(state, labelled=labelled, alarm=current.alarm)
-            self._replace_state(after, with_new_labels=True)
-            if after.alarm is not None:
-                weights = self.current()._label_weights[-len(new) :]
-                alarm = after.alarm.after_labels(self.rules_, labelled[-len(new) :].labels(weights), state.n_rounds)
-                self._replace_state(replace(self.state_, alarm=alarm), with_new_labels=True)
+            labelled, alarm = (new[:0] if state.labelled is None else state.labelled).after(new), current.alarm
+            if alarm is not None:
+                weights = labelled.weights(state.n_rows, current.n_recent)
+                alarm = alarm.after_labels(self.rules_, new.labels(weights[len(labelled) - len(new) :]), state.n_rounds)
+            self._replace_state(replace(state, labelled=labelled.newest(), alarm=alarm), with_new_labels=True)
 
     def replace_learning(self, learning: Learning | None) -> None:
         """Take up what was learned from labels."""
@@ -491,14 +508,6 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
         """Measure as if no label had come yet."""
         with self.lock():
             self._replace_state(replace(self.state_, labelled=None, alarm=None), with_new_labels=True)
-
-    def age_labels(self, since_made: Any, since_came: Any = 0, *, n_labels: int) -> None:
-        """Say how many rows came after each of the last so many labelled rows was predicted, and after its label."""
-        with self.lock():
-            labelled = self.state_.labelled
-            if labelled is not None:
-                aged = labelled.aged(n_labels, self.state_.n_rows, since_made, since_came)
-                self._replace_state(replace(self.state_, labelled=aged), with_new_labels=True)
 
     def note(self, number: int, read: Read) -> None:
         """Note what was read of a round in the history, when other rounds have followed.

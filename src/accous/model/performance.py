@@ -36,7 +36,7 @@ UNSEEN = -1
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """The newest rows whose labels came, oldest first.
+    """The newest rows whose labels came, in the order in which they came.
 
     Attributes
     ----------
@@ -69,20 +69,16 @@ class LabelledRows:
         return LabelledRows(*(getattr(self, each.name)[rows] for each in fields(self)))
 
     def after(self, new: LabelledRows) -> LabelledRows:
-        """Return these rows and some newer ones, as many as are kept."""
+        """Return these rows and those whose labels came now."""
         both = [np.concatenate((getattr(self, each.name), getattr(new, each.name))) for each in fields(self)]
+        return LabelledRows(*both)
+
+    def newest(self) -> LabelledRows:
+        """Return as many as are kept: the rows that were predicted last, whenever their labels came."""
         # Wide rows take space: fewer of them are kept.
         most = MAX_BYTES // max(1, 8 * self.rows.shape[1])
-        return LabelledRows(*both)[-min(_MOST_LABELLED, max(_FEWEST_LABELLED, most)) :]
-
-    def aged(self, n_labels: int, n_rows: int, since_made: Any, since_came: Any) -> LabelledRows:
-        """Return them with so many rows of the stream after each of the last was predicted, and after its label."""
-        first = max(0, len(self) - n_labels)
-        made_at, came = self.made_at.copy(), self.came.copy()
-        for numbers, since in ((made_at, since_made), (came, since_came)):
-            last = np.broadcast_to(since, n_labels)[n_labels - (len(self) - first) :]
-            numbers[first:] = np.maximum(0, n_rows - last)
-        return replace(self, made_at=np.minimum(made_at, came), came=came)
+        most = min(_MOST_LABELLED, max(_FEWEST_LABELLED, most))
+        return self[np.sort(np.argsort(self.made_at, kind="stable")[-most:])]
 
     @property
     def made(self) -> PredictedRows:
@@ -141,7 +137,15 @@ def late_scores(labelled: LabelledRows | None, *, has_classes: bool) -> tuple[Fl
 
 
 def read_labelled(
-    rules: RoundRules, predictor: Any, rows: Any, late: NDArray[Any], *, predicted: Any, probability: Any, n_rows: int
+    rules: RoundRules,
+    predictor: Any,
+    rows: Any,
+    late: NDArray[Any],
+    *,
+    predicted: Any,
+    probability: Any,
+    made_at: IntArray,
+    came: IntArray,
 ) -> LabelledRows:
     """Return labels that came with what is predicted of their rows.
 
@@ -158,8 +162,8 @@ def read_labelled(
         What was predicted then, or with what probabilities of the predictor's classes, or of the reference's.
     probability : float or array of shape (n,), optional
         With which the rows were chosen to be labelled; None says that the labels merely arrived.
-    n_rows : int
-        Rows of the stream until now.
+    made_at, came : array of shape (n,)
+        Rows of the stream when the rows were predicted, and when their labels came.
     """
     task, measures, n = rules.task, rules.measures, len(late)
     has_shares = task.has_classes and np.ndim(predicted) == 2
@@ -186,8 +190,8 @@ def read_labelled(
         np.asarray(made.predicted),
         np.zeros((n, 0)) if made.probabilities is None else made.probabilities,
         _read_probability(probability, n),
-        np.full(n, n_rows, dtype=np.int64),
-        np.full(n, n_rows, dtype=np.int64),
+        made_at,
+        came,
         kept,
     )
 

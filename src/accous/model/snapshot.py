@@ -238,10 +238,11 @@ class Snapshot:
     @cached_property
     def _label_weights(self) -> FloatArray:
         labelled = self.state.labelled
-        return np.zeros(0) if labelled is None else labelled.weights(self.state.n_rows, self._n_recent)
+        return np.zeros(0) if labelled is None else labelled.weights(self.state.n_rows, self.n_recent)
 
     @property
-    def _n_recent(self) -> int:
+    def n_recent(self) -> int:
+        """Rows that count as recent."""
         return min(self.state.n_rows, self.state.recent.max_rows or _ROWS_FOR_FRAMES)
 
     @cached_property
@@ -319,7 +320,7 @@ class Snapshot:
             found.append(Reason(Finding.LABELS_ARRIVED, n_merely))
         if state.labelled is not None and len(self.labels):
             n_ago = state.n_rows - int(state.labelled.made_at[self._label_weights > 0.0].max())
-            found += [Reason(Finding.LABELS_OLD, n_ago)] if n_ago > self._n_recent else []
+            found += [Reason(Finding.LABELS_OLD, n_ago)] if n_ago > self.n_recent else []
         if coverage.share_outside >= _MANY_OUTSIDE:
             found.append(Reason(Finding.FEW_INSIDE, coverage.share_outside))
         veto = state.safeguards.veto

@@ -532,10 +532,10 @@ class TableModel(SnapshotReader, Lockable):
             if predictions is None:
                 rows = np.flatnonzero(labels.is_not_null().to_numpy())
                 values = self.form.values(labels[rows])
-                self.model.observe(self._usable(self.prepare(frame), rows).X[rows], values, learn=False)
+                X = self._usable(self.prepare(frame), rows).X[rows]
+                self.model.observe(X, values, learn=False, rows_since=rows_since)
             else:
-                rows = self._observe_predicted(table, labels, to_polars(predictions), key)
-            self.model.age_labels(rows_since, n_labels=len(rows))
+                rows = self._observe_predicted(table, labels, to_polars(predictions), key, rows_since)
             if learn and len(rows) and set(self.encoder.used_columns) <= set(table.columns):
                 spread, _ = spread_vectors(table[rows], self.settings.get("widths", {}))
                 self.learn(features_to_json(spread, self.encoder).to_list(), labels[rows], rows_since=rows_since)
@@ -646,7 +646,7 @@ class TableModel(SnapshotReader, Lockable):
         self.label_rows = {number: self.label_rows[number] for number in still}
 
     def _observe_predicted(
-        self, table: pl.DataFrame, labels: pl.Series, predictions: pl.DataFrame, key: str | None
+        self, table: pl.DataFrame, labels: pl.Series, predictions: pl.DataFrame, key: str | None, rows_since: int
     ) -> NDArray[Any]:
         new = match_frame(table, labels, predictions, key)
         X, rows = None, new["row"].to_numpy()
@@ -657,7 +657,7 @@ class TableModel(SnapshotReader, Lockable):
         columns, shares = [f"p_{name}" for name in self.form.names], None
         if columns and set(columns) <= set(new.columns):
             shares = new.select(pl.col(columns).cast(pl.Float64)).to_numpy()
-        self._measure(X, new["label"], new["prediction"], new["round"], shares=shares)
+        self._measure(X, new["label"], new["prediction"], new["round"], shares=shares, since_made=rows_since)
         return rows
 
     def _measure(
@@ -670,6 +670,8 @@ class TableModel(SnapshotReader, Lockable):
         is_late: bool = True,
         asked: NDArray[np.float64] | None = None,
         shares: NDArray[np.float64] | None = None,
+        since_made: Any = 0,
+        since_came: Any = 0,
     ) -> None:
         """Compare labels with what was predicted, both as text, and note it in the history if they came late.
 
@@ -677,13 +679,17 @@ class TableModel(SnapshotReader, Lockable):
         """
         form = self.form
         values, answers = form.values(labels), form.values(predicted) if shares is None else shares
-        self.model.observe(X, values, predicted=answers, probability=asked, learn=False)
+        since = {"since_made": since_made, "since_came": since_came}
+        late = self.model.task_.read_late(values, len(labels))
+        self.model.measure(X, late, predicted=answers, probability=asked, **since)
         if is_late:
             truths, found = form.true_answers(labels), form.true_answers(predicted)
             losses = np.asarray(form.losses(self.model, truths, found), dtype=np.float64)
             self.history.add_labels(rounds.to_numpy().astype(np.float64), losses)
 
-    def count_labels(self, rows: pl.DataFrame, last_id: int, *, is_late: bool = True) -> None:
+    def count_labels(
+        self, rows: pl.DataFrame, last_id: int, *, is_late: bool = True, since_came: IntArray | int = 0
+    ) -> None:
         """Measure with labels of predictions that a store remembers.
 
         Parameters
@@ -694,15 +700,22 @@ class TableModel(SnapshotReader, Lockable):
             Of the newest prediction.
         is_late : bool, default=True
             Whether the labels came after their rounds.
+        since_came : int or array of shape (n_rows,), default=0
+            Rows that came after each label.
         """
         with self.lock():
             features = features_from_json(rows["features"], self.encoder)
-            X = None if features is None else features.X
-            asked = rows["asked"].cast(pl.Float64).fill_null(np.nan).to_numpy()
-            given = (rows["given"], rows["predicted"], rows["round"])
-            self._measure(X, *given, is_late=is_late, asked=asked, shares=self._shares(rows["scores"].to_list()))
-            if is_late:
-                self.model.age_labels(rows_before(rows["id"].to_numpy(), last_id), n_labels=rows.height)
+            self._measure(
+                None if features is None else features.X,
+                rows["given"],
+                rows["predicted"],
+                rows["round"],
+                is_late=is_late,
+                asked=rows["asked"].cast(pl.Float64).fill_null(np.nan).to_numpy(),
+                shares=self._shares(rows["scores"].to_list()),
+                since_made=rows_before(rows["id"].to_numpy(), last_id),
+                since_came=since_came,
+            )
 
     def _shares(self, packed: list[bytes | None]) -> NDArray[np.float64] | None:
         """Return the probabilities of the time; None of numbers, and if other classes were known then."""
@@ -722,8 +735,8 @@ class TableModel(SnapshotReader, Lockable):
             self.model.forget_labels()
             self.history.forget_labels()
             for (batch,), rows in labelled.group_by("label_batch", maintain_order=True):
-                self.count_labels(rows, store.position.last_id, is_late=batch != 0)
-            self.model.age_labels(*store.position.rows_since(labelled), n_labels=labelled.height)
+                since_came = store.position.since_came(rows)
+                self.count_labels(rows, store.position.last_id, is_late=batch != 0, since_came=since_came)
 
     def _new_classes(self, values: NDArray[Any]) -> list[str]:
         """Return the names of new classes; raise a DataError for some while a run has no column for them."""

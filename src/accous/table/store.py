@@ -356,15 +356,15 @@ class StorePosition:
         """Return this without a file of labels and those after it."""
         return replace(self, n_batches=batch - 1, came=self.came[: batch - 1 - self.n_batches])
 
-    def rows_since(self, labelled: pl.DataFrame) -> tuple[IntArray, IntArray]:
-        """Return how many rows came after each labelled row was predicted, and after its first label.
+    def since_came(self, labelled: pl.DataFrame) -> IntArray:
+        """Return how many rows came after the first label of each labelled row.
 
         Labels of batch 0 came with their rows.
         """
         batch, ids = labelled["first_batch"].to_numpy(), labelled["id"].to_numpy()
         came = np.array((0, *self.came), dtype=np.int64)
         place = np.clip(batch - (self.n_batches - len(self.came)), 0, len(self.came))
-        return rows_before(ids, self.last_id), rows_before(np.where(batch == 0, ids, came[place]), self.last_id)
+        return rows_before(np.where(batch == 0, ids, came[place]), self.last_id)
 
 
 @dataclass(frozen=True)
