@@ -91,6 +91,18 @@ def test_a_lock_that_is_no_file_is_refused(model):
         pass
 
 
+@pytest.mark.parametrize(
+    "command", [["adapt"], ["labels"], ["ask", "-n", "1", "-o", "asked.csv"]], ids=lambda each: each[0]
+)
+def test_a_lock_that_cannot_be_taken_is_a_sentence(model, command, capsys):
+    """As in a folder on a disk that is read only."""
+    (model / LOCK_NAME).unlink()
+    (model / LOCK_NAME).mkdir()
+    said = _one_sentence([command[0], "model", "s.csv", *command[1:]], capsys)
+    assert "Cannot write to model" in said
+    assert "Errno" not in said
+
+
 def test_a_log_that_is_a_link_is_not_written_to(model):
     other = model.parent / "other.log"
     BatchLog.create(other).close()
@@ -174,12 +186,12 @@ def served(model):
     return model, log
 
 
-@pytest.mark.parametrize("command", ["adapt", "ask", "labels", "predict"])
+@pytest.mark.parametrize("command", ["adapt", "ask", "labels", "predict", "status", "report"])
 def test_commands_wait_for_batches_that_the_model_does_not_contain(served, command, capsys):
     folder, _ = served
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name != LOCK_NAME}
-    asked = ["-n", "1", "-o", "asked.csv"] if command == "ask" else []
-    said = _one_sentence([command, "model", "s.csv", *asked], capsys)
+    more = {"ask": ["s.csv", "-n", "1", "-o", "asked.csv"], "status": [], "report": []}.get(command, ["s.csv"])
+    said = _one_sentence([command, "model", *more], capsys)
     assert " 1 batch " in said
     assert before == {path.name: path.read_bytes() for path in folder.iterdir() if path.name in before}
 
@@ -187,6 +199,8 @@ def test_commands_wait_for_batches_that_the_model_does_not_contain(served, comma
 def test_beside_a_running_service_predictions_are_those_of_the_last_save(served, capsys):
     folder, _ = served
     with exclusive_lock(folder, "accous serve"):
+        assert main(["status", "model"]) == 0
+        capsys.readouterr()
         assert "s.csv" in _one_sentence(["predict", "model", "s.csv"], capsys)
 
 

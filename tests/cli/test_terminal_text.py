@@ -1,6 +1,7 @@
 """Names from files that anybody may have written: no terminal obeys them, and the JSON has them as they are."""
 
 import json
+import logging
 import unicodedata
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import polars as pl
 import pytest
 
 from accous.cli import main
+from accous.cli.serve import PlainFormatter
 
 COLUMN = "x\x1b]0;owned\x07\x1b[2J"
 NEXT_LINE = "y\naccous: all is well\r"
@@ -76,3 +78,11 @@ def test_the_json_has_the_names_as_they_are(folder, capfd):
     assert {COLUMN, NEXT_LINE, MARKUP} <= {each["column"] for each in found["columns"]}
     assert set(found["classes"]) == {LABEL, OTHER}
     assert Path("model").is_dir()
+
+
+def test_the_log_of_a_service_quotes_clients_plainly():
+    record = logging.LogRecord("accous", logging.WARNING, "", 0, "No class %s", (f"{COLUMN}{NEXT_LINE}{LABEL}",), None)
+    line = PlainFormatter("%(levelname)s: %(message)s").format(record)
+    assert line.startswith("WARNING: No class x\\x1b]0;owned")
+    assert _is_plain(line)
+    assert "\n" not in line

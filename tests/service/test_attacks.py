@@ -272,6 +272,28 @@ def test_no_error_keeps_a_worker_from_the_newest_model_or_from_ending_with_its_p
     assert (followed.reader(), kill.call_count) == ("newest", 1)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [b'{"%s": 1}', b'{"rows": [{"x0": 1, "x1": 1, "x2": 1, "x3": 1}], "key": "%s"}', b'{"rows": [{"x0": "%s"}]}'],
+)
+def test_a_refusal_is_short_whatever_it_quotes(server, body):
+    answer = server.client.post("/v1/predict", content=body % (b"x" * 1_000_000), headers=JSON)
+    assert answer.status_code == 422
+    assert len(answer.content) < 3_000
+
+
+def test_strangers_do_not_fill_the_log(server):
+    before = len(server.stderr)
+    for content in (
+        b"\x00garbage\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    ):
+        with connected(server) as raw:
+            raw.sendall(content)
+            assert raw.recv(100)
+    assert len(server.stderr) == before
+
+
 CSV = {"content-type": "text/csv"}
 
 
@@ -338,7 +360,38 @@ def test_a_folder_that_cannot_be_written_to_is_a_sentence(forks, numbers, tmp_pa
     assert done.stderr.count("\n") == 1
 
 
+def test_a_folder_for_the_log_that_is_a_link_is_refused(numbers, tmp_path):
+    """It may lead to the log of another model, which would be put aside."""
+    folder, other = numbers.copy(tmp_path / "model"), tmp_path / "other"
+    other.mkdir()
+    (folder / "service").symlink_to(other)
+    with pytest.raises(CheckpointError, match="service is a link"):
+        open_owned(folder, Limits())
+    assert not list(other.iterdir())
+
+
 # --- what was acknowledged is known ---
+
+
+def test_nothing_says_where_files_are(forks, numbers, tmp_path):
+    """Neither those of the fit nor those of a run of the command line before the service."""
+    folder = numbers.copy(tmp_path / "model")
+    pl.DataFrame(numbers.rows[:200]).write_csv(tmp_path / "stream.csv")
+    assert main(["adapt", str(folder), str(tmp_path / "stream.csv"), "-o", str(tmp_path / "p.csv"), "--quiet"]) == 0
+    with serving(forks, folder) as server:
+        assert server.client.get("/v1/state").json()["rounds"] > 0
+        for path in (
+            "/v1/state",
+            "/v1/state?by=x0",
+            "/v1/history",
+            "/page/view",
+            "/metrics",
+            "/openapi.json",
+            "/report",
+        ):
+            answer = server.client.get(path)
+            assert answer.status_code == 200
+            assert not any(str(each) in answer.text for each in (tmp_path, numbers.folder.parent)), path
 
 
 def test_an_acknowledged_round_is_known_at_once(forks, numbers, tmp_path):
@@ -357,5 +410,3 @@ def test_an_acknowledged_round_is_known_at_once(forks, numbers, tmp_path):
         assert {"accous_rounds 60.0", "accous_rows 60.0"} <= set(metrics)
         for path in ("/v1/state", "/v1/history"):
             assert server.client.get(path).json()["rounds"] == 60
-        answers = [server.client.get(path).text for path in ("/v1/state", "/page/view", "/metrics", "/openapi.json")]
-        assert not any(str(tmp_path) in text or str(numbers.folder.parent) in text for text in answers)

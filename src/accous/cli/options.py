@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -214,7 +214,11 @@ def locked_model(folder: Path, name: str) -> Iterator[None]:
     from accous.checkpoint.files import exclusive_lock
 
     require_folder(folder)
-    with plain_permissions(folder), exclusive_lock(folder, name):
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(exclusive_lock(folder, name))
+        except OSError as error:
+            raise CheckpointError(f"Cannot write to {folder} ({error.strerror}): change its permissions") from None
         require_no_batches_left(folder)
         yield
 
@@ -256,15 +260,6 @@ def _is_in_use(folder: Path) -> bool:
         return True
     except OSError:
         return False
-
-
-@contextmanager
-def plain_permissions(folder: Path) -> Iterator[None]:
-    """Turn an error about permissions into one that says what to do."""
-    try:
-        yield
-    except PermissionError as error:
-        raise CheckpointError(f"Cannot write to {folder} ({error.strerror}): change its permissions") from None
 
 
 def require_folder(model: Path) -> None:

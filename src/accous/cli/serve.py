@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from accous.cli.options import announcing_compilation, plain_permissions, remarks_console, require_folder
+from accous.cli.options import announcing_compilation, remarks_console, require_folder
 from accous.table.options import ServeOptions
-from accous.text import count, import_extra
+from accous.text import count, import_extra, printable
 
 if TYPE_CHECKING:
     from accous.service.learner import OwnedModel
@@ -36,7 +36,9 @@ def serve(options: ServeOptions) -> int:
 
     serving = import_extra("accous.service.server", "accous serve")
     remarks = remarks_console(quiet=options.quiet)
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log = logging.StreamHandler()
+    log.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[log])
     with announcing_compilation(remarks):
         compile_all()  # before the first request, not in it
 
@@ -52,6 +54,13 @@ def serve(options: ServeOptions) -> int:
             processes = count(options.workers, "more process", "more processes")
             typer.echo(f"Predicting in {processes} on {addresses[1]}")
 
-    with plain_permissions(options.model):
-        serving.serve(options, announce)
+    serving.serve(options, announce)
     return 0
+
+
+class PlainFormatter(logging.Formatter):
+    """Log lines without characters that a terminal obeys: clients choose what some of them quote."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        return printable(super().formatMessage(record))

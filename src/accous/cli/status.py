@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accous.cli.options import remarks_console, results_console, say
+from accous.cli.options import remarks_console, require_no_batches_left, results_console, say
 from accous.exceptions import DataError, ParameterError
 from accous.table.options import AsJson, Force, ModelFolder, NamedEstimator, Quiet
 from accous.text import count, require_choice
@@ -54,6 +54,7 @@ def status(
     conditions = [require_choice("--fail-if", each, _CONDITIONS) for each in fail_if or []]
     from accous.table.model import load_table_model
 
+    require_no_batches_left(model, may_be_served=True)
     snapshot, metrics = load_table_model(model, estimator).snapshot(), _names(metric)
     found = snapshot.to_json(metrics, by)
     found["advice"]["command"] = snapshot.command(str(model))
@@ -171,6 +172,7 @@ def report(
     from accous.table.runs import require_separate_files
 
     require_separate_files({}, {"--output": str(output)}, model)
+    require_no_batches_left(model, may_be_served=True)
     remarks = remarks_console(quiet=quiet)
     with remarks.status("Writing the report"):
         source = report_source(load_table_model(model, estimator).snapshot(), str(model), by=by)

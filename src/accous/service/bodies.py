@@ -32,6 +32,9 @@ from accous.text import count
 # --- Responses, and what is wrong with a request
 
 
+_LONGEST_MESSAGE = 2_000
+
+
 class HttpError(Exception):
     """A request that is not carried out.
 
@@ -41,7 +44,7 @@ class HttpError(Exception):
     code : str
         A word for programs.
     message : str
-        A sentence for people: what is wrong, and what to do.
+        A sentence for people: what is wrong, and what to do. Its end is left out if it quotes much of a request.
     headers : dict, optional
     **details
         More fields of the error, such as the row.
@@ -51,7 +54,7 @@ class HttpError(Exception):
         self, status: int, code: str, message: str, *, headers: dict[str, str] | None = None, **details: Any
     ) -> None:
         super().__init__(message)
-        self.status, self.code, self.message = status, code, message
+        self.status, self.code, self.message = status, code, message[:_LONGEST_MESSAGE]
         self.headers, self.details = headers or {}, details
 
     def response(self, path: str = "") -> Response:

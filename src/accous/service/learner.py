@@ -635,6 +635,8 @@ def open_owned(folder: Path, limits: Limits, estimator: str | None = None) -> Ow
     """
     table_model = load_table_model(folder, estimator)
     place = folder / FOLDER
+    if place.is_symlink():
+        raise CheckpointError(f"{place} is a link, where accous does not write: remove it, then run the command again.")
     if not place.is_dir():
         place.mkdir()
         sync_folder(folder)

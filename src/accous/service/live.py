@@ -7,8 +7,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -247,6 +248,9 @@ class ReadingTimer:
         with self._table_model.lock():
             # A record counts after its round: at worst there is one more reading.
             n_records, snapshot = self._n_records(), self._table_model.snapshot()
+        # Who asks need not know where files are: rows come from requests now.
+        reference = Path(snapshot.settings["reference"]).name
+        snapshot = replace(snapshot, job=None, settings=snapshot.settings | {"reference": reference})
         source = report_source(snapshot, self._name)
         state = state_of(source)
         reading = Reading(n_records, source, state, page_view(source, state))

@@ -193,6 +193,7 @@ class Server:
             lifespan="off",
             access_log=False,
             log_config=None,
+            log_level="error",  # it warns of whatever strangers send
             server_header=False,
             date_header=False,
             proxy_headers=False,
