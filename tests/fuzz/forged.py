@@ -36,7 +36,7 @@ from accous.core.many_keys import N_NUMBERS
 from accous.exceptions import AccousError, CheckpointError
 from accous.keyed import KeyedAdapter
 from accous.keyed.arrow import pack_page, unpack_page
-from accous.keyed.state import _HEADER, _Sizes
+from accous.keyed.state import _HEADER
 from accous.service import log as service_log
 from accous.table.model import load_table_model
 from tests.cli.tables import make_tables
@@ -97,8 +97,8 @@ def forge_state(random: Random) -> bytes:
             content[random.randrange(40, len(content))] ^= 1 << random.randrange(8)
     if random.random() < 0.5:
         # As long as its header says.
-        counts = adapter._form._counts(_Sizes(*_HEADER.unpack_from(content)[2:9]))
-        length = _HEADER.size + sum(number * size for number, size in zip(counts, (8, 4, 4, 2), strict=True))
+        *sizes, n_waiting = _HEADER.unpack_from(content)[2:9]
+        length = adapter._form.length(tuple(sizes)) + 8 * n_waiting * (adapter.shared.shape.n_features + 3)
         if length < 1 << 20:
             content = bytearray(bytes(content).ljust(length, b"\0")[:length])
     return seal_state(bytes(content))

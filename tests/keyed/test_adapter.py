@@ -303,15 +303,18 @@ def test_every_number_comes_back_to_its_place(adapter, state):
     for part in (stack.log_potentials, stack.squares):
         assert np.array_equal(read("<f8", n_learners), part[0, :n_learners])
     assert np.array_equal(read("<f8", *stack.predictors[0].shape), stack.predictors[0])
-    assert np.array_equal(read("<f8", len(waiting[0]), shape.n_features + 3)[:, :-3], waiting[0].X)
     assert np.array_equal(read("<f4", shape.layout.length), stack.singles[0])
     for part in (stack.coefs, stack.triangles):
         assert np.array_equal(read("<f4", n_learners, part.shape[2]), part[0, :n_learners])
     assert np.array_equal(read("<f4", n_slots, shape.slot_width), stack.slots[0, :n_slots])
-    assert read("<f4", n_sizes).tolist() == list(stack.sizes[0])
-    assert np.array_equal(read("<i4", n_visits, 3), stack.visits[0])
+    assert n_sizes == stack.n_changes[0]
+    assert np.array_equal(read("<f4", n_sizes), stack.changes[0, :n_sizes])
+    assert n_visits == stack.n_visits[0]
+    assert np.array_equal(read("<i4", n_visits, 3), stack.visits[0, :n_visits])
     for part in (stack.fitted, stack.checked):
         assert np.array_equal(read("<u2", shape.n_sample), part[0])
+    assert not any(read("u1", -at % 8))
+    assert np.array_equal(read("<f8", len(waiting[0]), shape.n_features + 3)[:, :-3], waiting[0].X)
     assert at == len(state)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from accous.core.many_keys import Number
 from accous.exceptions import CheckpointError
-from accous.keyed.state import _HEADER, _Sizes
+from accous.keyed.state import _HEADER
 from tests.fuzz.forged import drifting, keyed_states, problem_of, seal_state
 
 N_CASES = 1500
@@ -28,8 +28,8 @@ def _with(state: bytes, place: int, content: bytes) -> bytes:
 
 
 def _as_long_as_it_says(adapter, state: bytes) -> bytes:
-    counts = adapter._form._counts(_sizes(state))
-    length = _HEADER.size + sum(number * size for number, size in zip(counts, (8, 4, 4, 2), strict=True))
+    *sizes, n_waiting = _HEADER.unpack_from(state)[2:9]
+    length = adapter._form.length(tuple(sizes)) + 8 * n_waiting * (adapter.shared.shape.n_features + 3)
     return seal_state(state.ljust(length, b"\0")[:length])
 
 
@@ -61,18 +61,15 @@ def test_numbers_that_cannot_be_are_refused(adapter, state, number, value):
 
 
 def test_waiting_rows_and_single_precision_are_numbers_and_rows_of_a_look_have_rounds(adapter, state):
-    n_doubles = adapter._form._counts(_sizes(state))[0]
+    shape, n_learners = adapter.shared.shape, state[6]
+    singles = 40 + 8 * (len(Number) + 4 + shape.n_coefs + 2 * n_learners + shape.n_scores * (shape.n_features + 1))
     for place, content in (
-        (40 + 8 * (n_doubles - adapter.shared.shape.n_features - 3), struct.pack("<d", np.inf)),
-        (40 + 8 * n_doubles + 4, struct.pack("<f", np.nan)),
+        (len(state) - 8 * (shape.n_features + 3), struct.pack("<d", np.inf)),
+        (singles + 4, struct.pack("<f", np.nan)),
         (40 + 8 * Number.LOOK_ROUNDS, struct.pack("<2d", 0.0, 100.0)),
     ):
         with pytest.raises(CheckpointError, match="never writes"):
             adapter.step(_with(state, place, content), drifting(9, 0))
-
-
-def _sizes(state: bytes):
-    return _Sizes(*_HEADER.unpack_from(state)[2:9])
 
 
 @pytest.mark.parametrize("name", ["state", "page"])

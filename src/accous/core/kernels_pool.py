@@ -216,36 +216,30 @@ def _mix_all(
                 pooled[i] += share * (others[k, i] - 1.0)
 
 
-@kernel(types.void, KEYS, IN2, IN1, IN2, IN3, IN2, OUT1, OUT1, OUT1)
-def measure_moves(
+@kernel(types.void, KEYS, IN2, IN1, IN2, IN3, OUT2, OUT2)
+def mix_references(
     keys: IntArray,
     ratios: FloatArray,
     cuts: FloatArray,
     proportions: FloatArray,
     slots: FloatArray,
+    normalisers: FloatArray,
     pooled: FloatArray,
-    means: FloatArray,
-    mixed: FloatArray,
-    moves: FloatArray,
 ) -> None:
-    """Write the total variation between each key's pooled ratio and the mixture with other proportions to ``moves``.
+    """Do the same for several thetas and proportions, each with the slots of a key.
 
     Parameters
     ----------
-    keys : array of shape (n_keys,)
-    ratios : array of shape (n_keys, n_padded)
-        Those whose shapes are mixed, of the reference.
+    keys : array of shape (n_mixtures,)
+    ratios : array of shape (n_mixtures, n_padded), at least as many columns as ``pooled``
     cuts : array of shape (n_shapes,)
-    proportions : array of shape (n_keys, n_candidates)
+    proportions : array of shape (n_mixtures, n_candidates)
     slots : array of shape (n_models, n_slots, n_reference)
-    pooled : array of shape (n_keys, n_reference)
-    means, mixed : arrays of shape (n_shapes,) and (n_reference,)
-        Workspace.
-    moves : array of shape (n_keys,)
+    normalisers, pooled : arrays of shape (n_mixtures, n_shapes) and (n_mixtures, n_reference)
     """
     for a in range(keys.shape[0]):
-        _mix_all(ratios[a, : pooled.shape[1]], cuts, proportions[a], slots[keys[a]], means, mixed)
-        moves[a] = 0.5 * _mean_distance(pooled[a], mixed, 1.0)
+        row = ratios[a, : pooled.shape[1]]
+        _mix_all(row, cuts, proportions[a], slots[keys[a]], normalisers[a], pooled[a])
 
 
 @kernel(types.void, IN1, IN2, IN2, IN1, IN1, IN2, IN1, float64, OUT1)

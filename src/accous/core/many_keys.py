@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray
 from accous.core.compiled import SingleArray
 from accous.core.ensemble import EnsembleSettings, NarrowReference
-from accous.core.kernels_pool import measure_moves, pool_reference
+from accous.core.kernels_pool import mix_references
+from accous.core.kernels_rows import total_variation
 from accous.core.pool import (
     LARGEST_MOVE,
     LEAST_ROWS,
@@ -20,10 +22,9 @@ from accous.core.pool import (
     N_SHAPES,
     Filters,
     LookSums,
-    PoolState,
-    RatioPool,
     Slots,
     cautious_prior,
+    excess_after,
     hold_for,
     prior_of,
     start_filters,
@@ -35,7 +36,7 @@ from accous.core.round import CompiledRound, Layout, RoundArrays
 
 
 N_EVENT_COLUMNS = 5
-NO_VISITS: IntArray = np.zeros((0, 3), dtype=np.int64)
+MOST_VISITS = 4  # of a slot: a change is recalled for three looks, so no earlier ones are asked for
 
 
 class Number(IntEnum):
@@ -98,6 +99,8 @@ class KeyShape:
     n_reference : int
     n_sample : int
         Reference rows whose shares a key keeps.
+    most_changes : int
+        Sizes of a change in progress that a key keeps.
     """
 
     n_coefs: int
@@ -106,6 +109,7 @@ class KeyShape:
     n_slots: int
     n_reference: int
     n_sample: int
+    most_changes: int
 
     @property
     def n_candidates(self) -> int:
@@ -158,19 +162,20 @@ class KeyStack:
         The meta-learner's.
     slots : array of shape (n_keys, n_slots, slot_width)
         Remembered ratios.
-    visits : list of arrays of shape (n_visits, 3)
-        As in `accous.core.pool.Slots`.
-    sizes : list of tuple of float
+    changes : array of shape (n_keys, most_changes)
         Distances of the change in progress, one per look.
+    visits : array of shape (n_keys, most_visits, 3)
+        As in `accous.core.pool.Slots`.
     predictors : array of shape (n_keys, n_scores, n_features + 1)
         The adapted predictor; that of a key that has not moved is the fixed one.
-    is_moved, is_checked : arrays of shape (n_keys,)
-        Whether the predictor is another one than the fixed one, and whether shares of a comparison are kept.
     fitted, checked : arrays of shape (n_keys, n_sample)
         Shares that the predictor was fitted with, and shares at the last comparison.
-    n_learners : array of shape (n_keys,)
-        Computed, like all that follows.
+    n_learners, n_visits, n_changes : arrays of shape (n_keys,)
+        How many of them are in use.
+    is_moved, is_checked : arrays of shape (n_keys,)
+        Whether the predictor is another one than the fixed one, and whether shares of a comparison are kept.
     priors : array of shape (n_keys, n_candidates)
+        Computed, like all that follows.
     holds : array of shape (n_keys,)
         How far each pool is held back.
     factors, slot_ratios : arrays of shape (n_keys, n_slots, ...)
@@ -186,14 +191,16 @@ class KeyStack:
     log_potentials: FloatArray
     squares: FloatArray
     slots: SingleArray
-    visits: list[IntArray]
-    sizes: list[tuple[float, ...]]
+    changes: SingleArray
+    visits: np.ndarray[tuple[int, int, int], np.dtype[np.int32]]
     predictors: FloatArray
-    is_moved: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    is_checked: np.ndarray[tuple[int], np.dtype[np.bool_]]
     fitted: np.ndarray[tuple[int, int], np.dtype[np.uint16]]
     checked: np.ndarray[tuple[int, int], np.dtype[np.uint16]]
     n_learners: IntArray
+    n_visits: IntArray
+    n_changes: IntArray
+    is_moved: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    is_checked: np.ndarray[tuple[int], np.dtype[np.bool_]]
     priors: FloatArray
     holds: FloatArray
     factors: FloatArray
@@ -236,6 +243,14 @@ class KeyStack:
         )
 
     @cached_property
+    def stored(self) -> tuple[Any, ...]:
+        """What a state keeps, in the order in which the compiled loops take it."""
+        doubles = self.numbers, self.coef, self.log_potentials, self.squares, self.predictors
+        singles = self.singles, self.coefs, self.triangles, self.slots, self.changes
+        others = self.visits, self.fitted, self.checked, self.n_learners, self.n_visits, self.n_changes
+        return (*doubles, *singles, *others, self.is_moved, self.is_checked)
+
+    @cached_property
     def filters(self) -> tuple[tuple[SingleArray, ...], tuple[SingleArray, ...]]:
         """Weights, posteriors, counts and proportions of all filters, and of the cautious ones."""
         names = "weights", "posteriors", "counts", "proportions"
@@ -262,16 +277,12 @@ class KeyStack:
         """Decayed share of the pool that each slot has had."""
         return self.slots[:, :, -1]
 
-    def clear(self) -> None:
-        """Forget all keys. What every state brings along, and what only learners and slots in use have, stays."""
-        self.numbers[:] = 0.0
-        self.slots[:] = 0.0
-        self.holds[:] = 0.0
-        self.factors[:] = 0.0
-        self.n_learners[:] = 0
-        self.is_moved[:] = self.is_checked[:] = False
-        for key in range(len(self)):
-            self.visits[key], self.sizes[key] = NO_VISITS, ()
+    def clear(self, keys: IntArray) -> None:
+        """Forget some keys. What only learners, slots and visits in use have stays."""
+        self.numbers[:, keys] = 0.0
+        self.singles[keys] = self.slots[keys] = 0.0
+        self.n_learners[keys] = self.n_visits[keys] = self.n_changes[keys] = 0
+        self.is_moved[keys] = self.is_checked[keys] = False
 
 
 def make_stack(shape: KeyShape, n_keys: int, most_learners: int) -> KeyStack:
@@ -287,14 +298,16 @@ def make_stack(shape: KeyShape, n_keys: int, most_learners: int) -> KeyStack:
         log_potentials=np.zeros((n_keys, most_learners)),
         squares=np.zeros((n_keys, most_learners)),
         slots=np.zeros((n_keys, n_slots, shape.slot_width), dtype=np.float32),
-        visits=[NO_VISITS] * n_keys,
-        sizes=[()] * n_keys,
+        changes=np.zeros((n_keys, shape.most_changes), dtype=np.float32),
+        visits=np.zeros((n_keys, MOST_VISITS * n_slots, 3), dtype=np.int32),
         predictors=np.zeros((n_keys, shape.n_scores, shape.n_features + 1)),
-        is_moved=np.zeros(n_keys, dtype=np.bool_),
-        is_checked=np.zeros(n_keys, dtype=np.bool_),
         fitted=np.zeros((n_keys, shape.n_sample), dtype=np.uint16),
         checked=np.zeros((n_keys, shape.n_sample), dtype=np.uint16),
         n_learners=np.zeros(n_keys, dtype=np.int64),
+        n_visits=np.zeros(n_keys, dtype=np.int64),
+        n_changes=np.zeros(n_keys, dtype=np.int64),
+        is_moved=np.zeros(n_keys, dtype=np.bool_),
+        is_checked=np.zeros(n_keys, dtype=np.bool_),
         priors=np.zeros((n_keys, shape.n_candidates)),
         holds=np.zeros(n_keys),
         factors=np.zeros((n_keys, n_slots, N_SHAPES)),
@@ -303,9 +316,6 @@ def make_stack(shape: KeyShape, n_keys: int, most_learners: int) -> KeyStack:
 
 
 # --- The rounds of keys: those of `accous.core.round`, and what is computed before the first one
-
-
-_MOST_KNOWN_SLOTS = 256
 
 
 class KeyRounds(CompiledRound):
@@ -334,14 +344,12 @@ class KeyRounds(CompiledRound):
             settings, gradient_reference, reference, max_ratio, shape.layout, shape.n_slots, is_single=True
         )
         self._shape = shape
-        self._priors: dict[tuple[bool, ...], FloatArray] = {}
-        # Slots change every 16 rounds at most: a process that sees a key again soon need not compute them again.
-        self._known_slots: dict[bytes, tuple[FloatArray, FloatArray]] = {}
-        self._free_prior = prior_of(np.zeros(shape.n_slots, dtype=np.bool_))
+        # By the number of slots in use: free ones come last.
+        self._priors = np.array([prior_of(np.arange(shape.n_slots) < n) for n in range(shape.n_slots + 1)])
 
     def start(self, stack: KeyStack, keys: IntArray) -> None:
         """Write the state before the first round for some keys of a stack of zeros."""
-        filters, cautious = start_filters(self._free_prior), start_filters(cautious_prior(0))
+        filters, cautious = start_filters(self._priors[0]), start_filters(cautious_prior(0))
         stack.parts["filter_weights"][keys] = filters.weights
         stack.parts["posteriors"][keys] = filters.posteriors
         stack.parts["proportions"][keys] = filters.proportions
@@ -362,49 +370,47 @@ class KeyRounds(CompiledRound):
             stack.triangles[keys, 0] = np.where(rows == columns, self.settings.ridge, 0.0)
             stack.log_potentials[keys, 0] = -self.log_counts[1]
 
-    def restore(self, stack: KeyStack, keys_with_slots: list[int]) -> None:
+    def restore(self, stack: KeyStack) -> None:
         """Compute what is not kept from what is."""
-        stack.priors[:] = self._free_prior
-        for key in keys_with_slots:
-            self.restore_slots(stack, key)
-        for key, excess in enumerate(stack.numbers[Number.EXCESS].tolist()):
-            if excess > 0.0:
-                stack.holds[key] = hold_for(excess)
+        stack.factors[:] = 0.0
+        keys, slots = (np.ascontiguousarray(each) for each in np.nonzero(stack.n_merged))
+        stack.priors[:] = self._priors[np.bincount(keys, minlength=len(stack))]
+        self.restore_slots(stack, keys, slots)
+        stack.holds[:] = [hold_for(excess) for excess in stack.numbers[Number.EXCESS].tolist()]
 
-    def moves(self, stack: KeyStack, active: IntArray, pooled: FloatArray, chosen: list[int]) -> list[float]:
-        """Return the total variation between the pooled ratio of some active keys and its mean over the look so far."""
-        if len(chosen) < len(active):
-            active, pooled = active[chosen], pooled[chosen]
-        places, moves = stack.places(active), np.empty(len(chosen))
-        n_rounds = np.maximum(stack.numbers[Number.LOOK_ROUNDS][places], 1.0)[:, None]
-        coefs, shares = (stack.parts[f"look_{name}"][places] / n_rounds for name in ("coef", "proportions"))
-        ratios = self._ratios_at(np.arange(len(chosen)), coefs)
-        measure_moves(active, ratios, self.cuts, shares, stack.slot_ratios, pooled, *self._pool_room[1:], moves)
-        found: list[float] = moves.tolist()
-        return found
+    def restore_slots(self, stack: KeyStack, keys: IntArray, slots: IntArray) -> None:
+        """Compute the ratios of some slots, and what they multiply the shapes by."""
+        if len(keys) == 0:
+            return
+        content = stack.slots[keys, slots].astype(np.float64)
+        coefs, shares = content[:, : self._shape.n_coefs], np.zeros((len(keys), self._shape.n_candidates))
+        shares[:, :N_SHAPES] = content[:, self._shape.n_coefs : -2]
+        stack.slot_ratios[keys, slots], means = self.mixtures(stack, keys, np.ascontiguousarray(coefs), shares)
+        stack.factors[keys, slots] = shares[:, :N_SHAPES] / means
 
-    def restore_slots(self, stack: KeyStack, key: int) -> None:
-        """Compute the prior of a key, and the ratios of its slots."""
-        is_used = tuple((stack.n_merged[key] > 0.0).tolist())
-        if is_used not in self._priors:
-            self._priors[is_used] = prior_of(np.array(is_used))
-        stack.priors[key] = self._priors[is_used]
-        for slot in range(sum(is_used)):  # free slots come last
-            content = stack.slots[key, slot, :-2].tobytes()
-            known = self._known_slots.get(content)
-            if known is None:
-                known = self.ratios_of_slot(stack.slots[key, slot, :-2].astype(np.float64))
-                if len(self._known_slots) >= _MOST_KNOWN_SLOTS:
-                    self._known_slots.clear()
-                self._known_slots[content] = known
-            stack.slot_ratios[key, slot], stack.factors[key, slot] = known
+    def mixtures(
+        self, stack: KeyStack, keys: IntArray, coefs: FloatArray, proportions: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return ratios of the reference, and the means of their shapes, each with the slots of a key.
+
+        Parameters
+        ----------
+        stack : KeyStack
+        keys : array of shape (n_mixtures,)
+        coefs : array of shape (n_mixtures, d)
+        proportions : array of shape (n_mixtures, n_candidates)
+        """
+        means, mixed = np.empty((len(keys), N_SHAPES)), np.empty((len(keys), self._n_reference))
+        ratios = self._ratios_at(np.arange(len(keys)), coefs)
+        mix_references(keys, ratios, self.cuts, proportions, stack.slot_ratios, means, mixed)
+        return mixed, means
 
 
 # --- The look back of a key's pool, after 16 rounds or when the ratio has left what it was: remember what has settled,
 #     hold back what is not supported
 
 
-MOST_VISITS = 4  # of a slot: a change is recalled for three looks, so no earlier ones are asked for
+_OF_LOOK = np.array([[Number.LOG_LIKELIHOOD], [Number.LOOK_ROUNDS], [Number.LOOK_ROWS]])
 
 
 def slots_of(stack: KeyStack, key: int) -> Slots:
@@ -415,18 +421,12 @@ def slots_of(stack: KeyStack, key: int) -> Slots:
         factors=stack.factors[key].copy(),
         n_merged=stack.n_merged[key].astype(np.int64),
         use=stack.slot_use[key].astype(np.float64),
-        visits=stack.visits[key],
+        visits=stack.visits[key, : stack.n_visits[key]].astype(np.int64),
     )
 
 
 def end_looks(
-    stack: KeyStack,
-    active: IntArray,
-    n_rows: IntArray,
-    pooled: FloatArray,
-    before: FloatArray,
-    pool: RatioPool,
-    rounds: KeyRounds,
+    stack: KeyStack, active: IntArray, n_rows: IntArray, pooled: FloatArray, before: FloatArray, rounds: KeyRounds
 ) -> list[int]:
     """Note a round of some keys in their looks, end those that are over, and return the places of these keys.
 
@@ -439,102 +439,107 @@ def end_looks(
         Their pooled ratios, not held back.
     before : array of shape (n_keys,)
         The log likelihoods of all looks before this round.
-    pool : RatioPool
-        The pool that all keys share.
     rounds : KeyRounds
     """
-    numbers, keys, places = stack.numbers, active.tolist(), stack.places(active)
-    of_rounds, of_rows, likelihoods = (
-        numbers[each] for each in (Number.LOOK_ROUNDS, Number.LOOK_ROWS, Number.LOG_LIKELIHOOD)
+    numbers, places = stack.numbers, stack.places(active)
+    of_rounds, of_rows, likelihoods, all_rounds = (
+        numbers[each] for each in (Number.LOOK_ROUNDS, Number.LOOK_ROWS, Number.LOG_LIKELIHOOD, Number.N_ROUNDS)
     )
-    # Plain numbers and lists: with few keys they take less time than arrays, with many not much more.
-    long_enough = [place for place, n in enumerate(of_rows[places].tolist()) if n >= LEAST_ROWS]
-    moved = rounds.moves(stack, active, pooled, long_enough) if long_enough else []
-    left = [place for place, move in zip(long_enough, moved, strict=True) if move > LARGEST_MOVE]
+    left = _left_looks(stack, active, pooled, rounds)
     proportions = stack.parts["proportions"][places]
-    proportions = proportions.copy() if left else proportions
-    for key in (keys[place] for place in left):
+    if len(left):
         # The look ends before this round, which begins the next one.
-        surprise, likelihoods[key] = likelihoods[key] - before[key], before[key]
-        _look_back(stack, key, pool, rounds, int(numbers[Number.N_ROUNDS, key]) - 1)
-        likelihoods[key] = surprise
+        keys, proportions = active[left], proportions.copy()
+        surprises, likelihoods[keys] = likelihoods[keys] - before[keys], before[keys]
+        _look_back(stack, keys, all_rounds[keys] - 1.0, rounds)
+        likelihoods[keys] = surprises
     stack.parts["look_coef"][places] += stack.coef[places]
     stack.parts["look_proportions"][places] += proportions
     of_rounds[places] += 1.0
     of_rows[places] += n_rows
-    whole = [place for place, n in enumerate(of_rounds[places].tolist()) if n == LONGEST_LOOK]
-    for key in (keys[place] for place in whole):
-        _look_back(stack, key, pool, rounds, int(numbers[Number.N_ROUNDS, key]))
-    return left + whole
+    whole = np.flatnonzero(of_rounds[places] == LONGEST_LOOK)
+    if len(whole):
+        _look_back(stack, active[whole], all_rounds[active[whole]], rounds)
+    return [*left.tolist(), *whole.tolist()]
 
 
-def _look_back(stack: KeyStack, key: int, pool: RatioPool, rounds: KeyRounds, last_round: int) -> None:
-    """Look back at the rounds of a key's look, of which this was the last, in place; begin the next look."""
-    n_rounds = np.float32(stack.numbers[Number.LOOK_ROUNDS, key])
-    state = _pool_state(stack, key, rounds)
-    after = pool.look_back(state, last_round)
-    stack.numbers[Number.EXCESS, key] = after.excess
-    for number in (Number.LOG_LIKELIHOOD, Number.LOOK_ROUNDS, Number.LOOK_ROWS):
-        stack.numbers[number, key] = 0.0
-    stack.holds[key] = after.hold
-    for name in ("coef", "proportions"):
-        stack.parts[f"before_{name}"][key] = stack.parts[f"look_{name}"][key] / n_rounds
-        stack.parts[f"look_{name}"][key] = 0.0
-    stack.visits[key] = _last_visits(after.slots)
-    stack.slot_use[key] = after.slots.use
-    if after.slots.coefs is not state.slots.coefs:
-        stack.slot_coefs[key] = after.slots.coefs
-        stack.slot_shares[key] = after.slots.shares
-        stack.n_merged[key] = after.slots.n_merged
-        stack.parts["posteriors"][key] = after.filters.posteriors
-        stack.parts["counts"][key] = after.filters.counts
-        stack.parts["proportions"][key] = after.filters.proportions
-        rounds.restore_slots(stack, key)
+def _left_looks(stack: KeyStack, active: IntArray, pooled: FloatArray, rounds: KeyRounds) -> IntArray:
+    """Return the places of the active keys whose pooled ratio has moved away from the mean over their look."""
+    chosen = np.flatnonzero(stack.numbers[Number.LOOK_ROWS][stack.places(active)] >= LEAST_ROWS)
+    if len(chosen) == 0:
+        return chosen
+    coefs, proportions = _means(stack, active[chosen])
+    means, _ = rounds.mixtures(stack, active[chosen], coefs, proportions)
+    moved = [total_variation(pooled[place], mean) for place, mean in zip(chosen.tolist(), means, strict=True)]
+    return chosen[np.array(moved) > LARGEST_MOVE]
 
 
-def _pool_state(stack: KeyStack, key: int, rounds: KeyRounds) -> PoolState:
-    """Return the pool of a key as it is before the look, with the sums of its rounds."""
-    slot_ratios = stack.slot_ratios[key]
-    n_rounds, n_rows = (int(stack.numbers[each, key]) for each in (Number.LOOK_ROUNDS, Number.LOOK_ROWS))
+def _means(stack: KeyStack, keys: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return the mean theta and the mean proportions of the looks of some keys."""
+    n_rounds = stack.numbers[Number.LOOK_ROUNDS, keys][:, None]
+    return stack.parts["look_coef"][keys] / n_rounds, stack.parts["look_proportions"][keys] / n_rounds
 
-    def mixture(coef: FloatArray, proportions: FloatArray) -> FloatArray:
-        means, pooled = np.empty(N_SHAPES), np.empty(slot_ratios.shape[1])
-        pool_reference(rounds.ratios_at(coef), rounds.cuts, proportions, slot_ratios, means, pooled)
-        return pooled
 
-    coef, proportions, before_coef, before_proportions = (
-        np.ascontiguousarray(stack.parts[name][key], dtype=np.float64)
-        for name in ("look_coef", "look_proportions", "before_coef", "before_proportions")
+def _look_back(stack: KeyStack, keys: IntArray, last_rounds: FloatArray, rounds: KeyRounds) -> None:
+    """Look back at the looks of some keys, which end with these rounds, in place; begin the next looks."""
+    numbers, parts = stack.numbers, stack.parts
+    coefs, proportions = _means(stack, keys)
+    shapes = np.zeros(proportions.shape)
+    shapes[:, :N_SHAPES] = proportions[:, :N_SHAPES] / proportions[:, :N_SHAPES].sum(axis=1, keepdims=True)
+    # A state has no room for the mean ratio itself.
+    together, _ = rounds.mixtures(
+        stack,
+        np.tile(keys, 3),
+        np.concatenate((coefs, parts["before_coef"][keys], coefs)),
+        np.concatenate((proportions, parts["before_proportions"][keys], shapes)),
     )
-    look = LookSums(
-        n_rounds=n_rounds,
-        n_rows=n_rows,
-        coef=coef,
-        # A state has no room for the sum itself.
-        ratios=n_rounds * mixture(coef / n_rounds, proportions / n_rounds),
-        proportions=proportions,
-        log_likelihood=float(stack.numbers[Number.LOG_LIKELIHOOD, key]),
-        before=mixture(before_coef, before_proportions),
-    )
-    return PoolState(
-        n_rounds=int(stack.numbers[Number.N_ROUNDS, key]),
-        coef=stack.coef[key],
-        means=stack.parts["means"][key].astype(np.float64),
-        prior=stack.priors[key],
-        filters=_filters(stack, key, is_cautious=False),
-        cautious=_filters(stack, key, is_cautious=True),
-        excess=float(stack.numbers[Number.EXCESS, key]),
-        hold=float(stack.holds[key]),
-        slots=slots_of(stack, key),
-        look=look,
-        slot_ratios=slot_ratios,
-        given_ratios=slot_ratios[:0],
-        reference_ratios=look.before,
-    )
+    ratios, before, settled = together.reshape(3, len(keys), -1)
+    for place, key in enumerate(keys.tolist()):
+        n_rounds = int(numbers[Number.LOOK_ROUNDS, key])
+        look = LookSums(
+            n_rounds=n_rounds,
+            n_rows=int(numbers[Number.LOOK_ROWS, key]),
+            coef=coefs[place],
+            ratios=ratios[place],
+            proportions=proportions[place],
+            log_likelihood=float(numbers[Number.LOG_LIKELIHOOD, key]) / n_rounds,
+            before=before[place],
+        )
+        numbers[Number.EXCESS, key] = excess = excess_after(float(numbers[Number.EXCESS, key]), look)
+        stack.holds[key] = hold_for(excess)
+        _remember(stack, key, look, settled[place], int(last_rounds[place]), rounds)
+    for name, means in (("coef", coefs), ("proportions", proportions)):
+        parts[f"before_{name}"][keys] = means
+        parts[f"look_{name}"][keys] = 0.0
+    numbers[_OF_LOOK, keys] = 0.0
 
 
-def _filters(stack: KeyStack, key: int, *, is_cautious: bool) -> Filters:
-    return Filters(*(part[key].astype(np.float64) for part in stack.filters[is_cautious]))
+def _remember(
+    stack: KeyStack, key: int, look: LookSums, settled: FloatArray, last_round: int, rounds: KeyRounds
+) -> None:
+    """Put the ratio of a key's look into a slot if it has settled, and note which slot was in use."""
+    slots, put = slots_of(stack, key), None
+    if len(slots.use) and look.is_worth_keeping(settled):
+        put, is_same = slots.find(stack.slot_ratios[key], settled)
+        slots = slots.put(put, look.coef, look.shape_shares(), is_same=is_same)
+        stack.slot_coefs[key], stack.slot_shares[key] = slots.coefs, slots.shares
+        stack.n_merged[key] = slots.n_merged
+        rounds.restore_slots(stack, np.array([key]), np.array([put]))
+        if not is_same:
+            stack.priors[key] = prior_of(slots.is_used)
+            filters = _filters(stack, key).without(N_SHAPES + put, stack.priors[key])
+            for name in ("posteriors", "counts", "proportions"):
+                stack.parts[name][key] = getattr(filters, name)
+    slots = slots.after_look(look, put, last_round)
+    visits = _last_visits(slots)
+    stack.n_visits[key] = len(visits)
+    stack.visits[key, : len(visits)] = visits
+    stack.slot_use[key] = slots.use
+
+
+def _filters(stack: KeyStack, key: int) -> Filters:
+    names = "filter_weights", "posteriors", "counts", "proportions"
+    return Filters(*(stack.parts[name][key].astype(np.float64) for name in names))
 
 
 def _last_visits(slots: Slots) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

@@ -311,34 +311,30 @@ class KeyRunner:
     ) -> tuple[KeyStack, list[KeyedRows]]:
         """Return keys as a stack, with room for the rounds that so many rows per key can make, and the waiting rows."""
         shared, form = self._shared, self._form
-        most_rounds = most_rows + 1 + max(sum(form.peek(state)) if state else 0 for state in states)
+        known = [key for key, state in enumerate(states) if state is not None]
+        stored = [bytes(state) for state in states if state is not None]
+        most_rounds = most_rows + 1 + max((sum(form.peek(state)) for state in stored), default=0)
         stack = self._empty_stack(len(states), count_learners(most_rounds, shared.min_interval))
-        waiting, fresh, with_slots = [], [], []
-        for key, state in enumerate(states):
-            if state is None:
-                fresh.append(key)
-                waiting.append(self._no_rows)
-                continue
-            matrix = form.unpack(state, stack, key, names[key])
-            waiting.append(KeyedRows.from_matrix(matrix) if len(matrix) else self._no_rows)
-            if not stack.is_moved[key]:
-                stack.fitted[key] = shared.base_shares[0]
-            if any(stack.n_merged[key].tolist()):
-                with_slots.append(key)
-        if fresh:
-            self._start(stack, np.array(fresh))
-        shared.rounds.restore(stack, with_slots)
+        waiting = [self._no_rows] * len(states)
+        if known:
+            keys = np.array(known)
+            rows = form.unpack(stored, stack, keys, [names[key] for key in known])
+            for key, matrix in zip(known, rows, strict=True):
+                waiting[key] = KeyedRows.from_matrix(matrix) if len(matrix) else self._no_rows
+            stack.fitted[keys[~stack.is_moved[keys]]] = shared.base_shares[0]
+        if len(known) < len(states):
+            self._start(stack, np.array([key for key, state in enumerate(states) if state is None]))
+        shared.rounds.restore(stack)
         return stack, waiting
 
     def _empty_stack(self, n_keys: int, n_learners: int) -> KeyStack:
         stack = self._spare.pop(n_keys, None)
         if stack is None or stack.coefs.shape[1] < n_learners:
             return make_stack(self._shared.shape, n_keys, n_learners)
-        stack.clear()
         return stack
 
     def _start(self, stack: KeyStack, keys: IntArray) -> None:
-        stack.singles[keys] = 0.0
+        stack.clear(keys)
         self._shared.rounds.start(stack, keys)
         start_fits(self._shared, stack, keys)
         stack.fitted[keys] = self._shared.base_shares
@@ -440,7 +436,7 @@ class KeyRunner:
         for number, of_rows in zip(faded, (np.ones(len(X)), outcome.class_numbers != truths, gains), strict=True):
             numbers[number] += np.bincount(owners, of_rows, len(stack))
         numbers[Number.LABELS_ROW] = numbers[Number.N_ROWS]
-        after = [self._form.pack(stack, key, each.to_matrix()) for key, each in enumerate(waiting)]
+        after = self._form.pack(stack, [each.to_matrix().tobytes() for each in waiting])
         self._spare[len(stack)] = stack
         return after
 
@@ -451,14 +447,12 @@ class KeyRunner:
             self._predict(stack, keys, starts, rows.X[indices], indices, outcome)
         is_out = ~rows.is_predicted & (outcome.rounds > 0)
         ends, lasts = plan.ends.tolist(), plan.offsets[1:].tolist()
-        matrix = np.empty((len(rows), 0))
+        waiting = [b""] * len(stack)
         if ends != lasts:
             matrix = KeyedRows(rows.X, rows.times, rows.numbers, outcome.rounds > 0, rows.positions).to_matrix()
+            waiting = [matrix[start:end].tobytes() for start, end in zip(ends, lasts, strict=True)]
         result = ChunkResult(
-            [
-                self._form.pack(stack, key, matrix[start:end])
-                for key, (start, end) in enumerate(zip(ends, lasts, strict=True))
-            ],
+            self._form.pack(stack, waiting),
             rows,
             owners,
             outcome.rounds,

@@ -581,7 +581,7 @@ def pool_references(
     rounds, arrays = shared.rounds, stack.arrays
     ratios = rounds.ratios(arrays, active)
     pooled = rounds.pool(arrays, active, ratios, np.zeros(len(stack)))
-    looked = end_looks(stack, active, n_rows, pooled, likelihoods, shared.pool, rounds)
+    looked = end_looks(stack, active, n_rows, pooled, likelihoods, rounds)
     held = [place for place, hold in enumerate(stack.holds[active].tolist()) if hold]
     if looked or held:
         again = sorted({*looked, *held})
@@ -618,7 +618,8 @@ def _look(shared: SharedModel, stack: KeyStack, key: int, name: Any) -> KeyEvent
     )
     stack.parts["watch_coef"][key] = after.coef
     stack.parts["settled_coef"][key] = after.settled_coef
-    stack.sizes[key] = tuple(np.array(after.sizes, dtype=np.float32).tolist())
+    stack.n_changes[key] = len(after.sizes)
+    stack.changes[key, : len(after.sizes)] = after.sizes
     if not after.events or after.events is log.events:
         return None
     return _write_event(shared, stack, key, name, log, after.events[-1])
@@ -640,7 +641,8 @@ def _log_of(shared: SharedModel, stack: KeyStack, key: int) -> DriftLog:
         )
         events = (event,)
     watch, settled = (stack.parts[part][key].astype(np.float64) for part in ("watch_coef", "settled_coef"))
-    return DriftLog(watch, settled, events, stack.sizes[key])
+    sizes = stack.changes[key, : stack.n_changes[key]].tolist()
+    return DriftLog(watch, settled, events, tuple(sizes))
 
 
 def _write_event(

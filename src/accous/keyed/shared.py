@@ -14,6 +14,7 @@ from accous.arrays import FloatArray, IntArray
 from accous.core.ensemble import NarrowReference
 from accous.core.kernels_keys import sample_shares, score_rows_of_keys
 from accous.core.many_keys import KeyRounds, KeyShape
+from accous.diagnostics.drift import MOST_LOOKS
 from accous.exceptions import DataError, ParameterError
 from accous.model.estimators import AdaptiveClassifier, AdaptiveEstimator, AdaptiveRegressor
 from accous.model.learning import as_wide
@@ -88,6 +89,7 @@ class SharedModel:
             n_slots=len(self.ratio.pool_.slots.use),
             n_reference=n_reference,
             n_sample=len(self.sample),
+            most_changes=MOST_LOOKS,
         )
         self.max_ratio = float(self.ratio.max_ratio)
         self.base_shares = np.zeros((1, len(self.sample)), dtype=np.uint16)
