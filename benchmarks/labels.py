@@ -85,9 +85,9 @@ def mix(model: Any, X: Any) -> dict[str, Any]:
     mixture, learning = model.current().predictor, model.state_.learning
     if learning is None or learning.fitted is None:
         return dict.fromkeys(RULES, model.predict(X))
-    losses = learning.losses(spread_of(model.task_))
-    losses[:, 1] = np.where(np.isnan(losses[:, 1]), losses[:, 0], losses[:, 1])
-    _, groups, counts = np.unique((learning.kept.position - 1) // WINDOW, return_inverse=True, return_counts=True)
+    losses = learning.losses(spread_of(model.task_), np.array([0.0, 1.0]))
+    position = learning.kept.position[~np.isnan(learning.kept.answers[:, 1])]
+    _, groups, counts = np.unique((position - 1) // WINDOW, return_inverse=True, return_counts=True)
     sums = np.stack([np.bincount(groups, of_expert) for of_expert in losses.T], axis=1)
     weights = (1.0, 0.5, fixed_share(sums), adapt_ml_prod(sums, counts))
     return {rule: replace(mixture, weight=each).predict(X) for rule, each in zip(RULES, weights, strict=True)}

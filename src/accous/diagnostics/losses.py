@@ -276,7 +276,7 @@ def conformal_limits(scores: FloatArray, weights: FloatArray, row_weights: Float
 
 # In labels, what the reference counts beside them; in rows of the stream, after how many a label counts half; and how
 # far labels that came together move the level, by the share of them that was outside.
-_REFERENCE_COUNTS, _HALF_LIFE, _RATE = 50.0, 2_000.0, 0.2
+_REFERENCE_COUNTS, _HALF_LIFE, _RATE = 50.0, 2_000.0, 0.4
 FEWEST_LATE, _MOST_LATE = 25, 2_000
 
 
@@ -288,10 +288,11 @@ def with_feedback(
     Scores of labelled rows join those of the reference, which counts as 50 labels; they fade. The level starts at
     alpha, and labels that came together, at least 25, move it once by
 
-    .. math:: \alpha_{t+1} = \alpha_t + 0.2 \, (\alpha - \text{share of their rows outside}) .
+    .. math:: \alpha_{t+1} = \alpha_t + \frac{0.4}{d} \, (\alpha - \text{share of their rows outside}) .
 
     A row is outside if the limit that was in force when it was predicted excludes it. That limit knew no label that
-    came later; to judge late labels by it is what makes up for their delay. So the share of labelled rows outside tends
+    came later; to judge late labels by it is what makes up for their delay. The step is d times smaller if these are
+    the d-th labels that came since: they would all correct the same error. So the share of labelled rows outside tends
     to alpha, unless the stream keeps going beyond all that was ever seen.
 
     Parameters
@@ -312,7 +313,7 @@ def with_feedback(
     >>> times = 10 * np.arange(500)
     >>> found = with_feedback(reference, np.ones(100), late, times, times, 5_000, alpha=0.1)
     >>> print(conformal_limits(*found[:2], np.zeros(1), found[2]).round(1))
-    [2.6]
+    [2.5]
     """
     late, made_at, came = late[-_MOST_LATE:], made_at[-_MOST_LATE:], came[-_MOST_LATE:]
     given = weights * (_REFERENCE_COUNTS / max(float(weights.sum()), 1e-300))
@@ -328,7 +329,8 @@ def with_feedback(
         shares = np.concatenate(([0.0], np.cumsum(counts) / counts.sum()))
         is_outside = shares[np.searchsorted(known[order], late[first:last])] >= 1.0 - levels[n_known]
         # Above 0: the largest score is the last limit, as an interval without ends would say nothing.
-        levels.append(min(1.0, max(1e-9, levels[-1] + _RATE * (alpha - float(is_outside.mean())))))
+        step = _RATE / (len(levels) - n_known)
+        levels.append(min(1.0, max(1e-9, levels[-1] + step * (alpha - float(is_outside.mean())))))
     return np.concatenate((scores, late)), np.concatenate((given, _fading(now - came))), levels[-1]
 
 

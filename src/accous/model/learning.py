@@ -209,7 +209,7 @@ def as_wide(rows: FloatArray, width: int) -> FloatArray:
 # --- What was learned so far
 
 
-_RATE, _KEPT_OF_LOSSES, _ROWS_OF_PACE, _FIRST_ODDS, _SMALLEST_SHARE = 0.1, 0.7, 1_000.0, 1.5, 0.01
+_RATE, _KEPT_OF_LOSSES, _ROWS_OF_PACE, _SMALLEST_SHARE = 0.1, 0.7, 1_000.0, 0.001
 _SMALLEST_PROBABILITY = 0.02  # a sure miss counts as four nats
 _MOST_EVENTS, _LARGEST_LEAD = 100, 0.25 + 1e-9
 
@@ -354,19 +354,20 @@ class Learning:
         n_seen = self.n_seen - int(is_gone.sum())
         return replace(self, kept=kept, n_seen=n_seen, events=events).weighed(spread)
 
-    def losses(self, spread: float | None) -> FloatArray:
-        """Return the loss of both experts on each label, NaN where one had not learned yet; see `weighed`."""
-        answers = self.kept.answers[:, :2]
-        if spread is None:
-            return log_losses(answers)
-        return np.asarray(np.abs(answers - self.kept.truths[:, None]) / spread)
+    def losses(self, spread: float | None, shares: FloatArray = SHARES) -> FloatArray:
+        """Return what mixtures with these shares of the expert that learned lose on labels that judge it: by row."""
+        is_known = ~np.isnan(self.kept.answers[:, 1])
+        fixed, learned = self.kept.answers[is_known, :2].T[:, :, None]
+        mixed = (1.0 - shares) * fixed + shares * learned
+        return log_losses(mixed) if spread is None else np.abs(mixed - self.kept.truths[is_known, None]) / spread
 
     def weighed(self, spread: float | None) -> Learning:
         """Return this with the experts weighed by labels that neither had learned from.
 
-        The odds of the expert that learned are 3 : 2 times the exponential of a tenth of the difference of both
-        losses, summed over the labels, where those of a thousand rows before count 0.7. Counted so, the mixture loses
-        on labels at most log(1 / 0.4) / 0.1 = 9 nats more than the better expert: a few rows of many.
+        The weight is the mean of 21 mixtures, each of which counts as the exponential of minus what it has lost, where
+        labels of a thousand rows before count 0.7: by Bayes' rule for classes, and a tenth of the distances of numbers.
+        Counted so, it loses on classes at most log(21) = 3 nats more than the best of the mixtures, each expert alone
+        among them.
 
         Parameters
         ----------
@@ -375,11 +376,12 @@ class Learning:
         """
         if self.fitted is None:
             return self
-        kept = self.kept
-        fixed, learned = self.losses(spread).T
-        gains = np.where(np.isnan(learned), 0.0, fixed - learned)
-        gain = float(faded_since(kept.position.max(initial=0) - kept.position) @ gains)
-        return replace(self, weight=float(weight_of_odds(_FIRST_ODDS, np.array(gain))))
+        position = self.kept.position[~np.isnan(self.kept.answers[:, 1])]
+        counts = faded_since(self.kept.position.max(initial=0) - position)
+        # Not by BLAS, whose bits may depend on the number of threads.
+        lost = (1.0 if spread is None else _RATE) * (counts[:, None] * self.losses(spread)).sum(axis=0)
+        weight = float(np.average(SHARES, weights=np.exp(lost.min() - lost)))
+        return replace(self, weight=min(max(weight, _SMALLEST_SHARE), 1.0 - _SMALLEST_SHARE))
 
 
 def log_losses(answers: FloatArray) -> FloatArray:
