@@ -288,12 +288,13 @@ def with_feedback(
     Scores of labelled rows join those of the reference, which counts as 50 labels; they fade. The level starts at
     alpha, and labels that came together, at least 25, move it once by
 
-    .. math:: \alpha_{t+1} = \alpha_t + \frac{0.4}{d} \, (\alpha - \text{share of their rows outside}) .
+    .. math:: \alpha_{t+1} = \alpha_s + 0.4 \, (\alpha - \text{share of their rows outside}) .
 
-    A row is outside if the limit that was in force when it was predicted excludes it. That limit knew no label that
-    came later; to judge late labels by it is what makes up for their delay. The step is d times smaller if these are
-    the d-th labels that came since: they would all correct the same error. So the share of labelled rows outside tends
-    to alpha, unless the stream keeps going beyond all that was ever seen.
+    :math:`\alpha_s` is the level that was in force when the rows were predicted, and a row is outside if the limit of
+    then excludes it. That limit knew no label that came later; to judge late labels by it is what makes up for their
+    delay, and to start from its level corrects an error once, however many labels were on their way (Weinberger and
+    Ordentlich, 2002). So the share of labelled rows outside tends to alpha, unless the stream keeps going beyond all
+    that was ever seen.
 
     Parameters
     ----------
@@ -329,8 +330,7 @@ def with_feedback(
         shares = np.concatenate(([0.0], np.cumsum(counts) / counts.sum()))
         is_outside = shares[np.searchsorted(known[order], late[first:last])] >= 1.0 - levels[n_known]
         # Above 0: the largest score is the last limit, as an interval without ends would say nothing.
-        step = _RATE / (len(levels) - n_known)
-        levels.append(min(1.0, max(1e-9, levels[-1] + step * (alpha - float(is_outside.mean())))))
+        levels.append(min(1.0, max(1e-9, levels[n_known] + _RATE * (alpha - float(is_outside.mean())))))
     return np.concatenate((scores, late)), np.concatenate((given, _fading(now - came))), levels[-1]
 
 
