@@ -269,7 +269,7 @@ def forge_log(random: Random) -> bytes:
     n_before = service_log._HEAD.unpack_from(head, len(service_log._MAGIC))[1]
     for _ in range(random.randrange(4)):
         payload = _forge_packed([["adapt", "text/csv", b"x1\n1\n", {}, False, None, b""]], random)
-        group = service_log._GROUP.pack(len(payload), n_before)
+        group = service_log._GROUP.pack(name, len(payload), n_before)
         content += group + service_log._check(group, payload, name=name.hex()) + payload
         n_before += 1
     return content + random.randbytes(random.choice([0, 0, 5, 60]))

@@ -158,10 +158,15 @@ def test_too_many_rows_and_columns(server, mixed):
     assert error_of(server.post("/v1/predict", wide)) == "too_many_columns"
 
 
-def test_nothing_to_learn_from(server):
-    assert error_of(server.post("/v1/step", {"rows": []})) == "no_rows"
+def test_requests_of_nothing(server):
+    for path, content in (
+        ("/v1/predict", {"rows": []}),
+        ("/v1/step", {"rows": []}),
+        ("/invocations", {"instances": []}),
+    ):
+        assert error_of(server.post(path, content)) == "no_rows"
+    assert error_of(server.client.post("/v1/step", content=b"x0,x1\n", headers=CSV)) == "no_rows"
     assert error_of(server.post("/v1/labels", {"labels": []})) == "no_labels"
-    assert server.post("/v1/predict", {"rows": []}).json()["predictions"] == []
 
 
 @pytest.mark.parametrize(
@@ -312,7 +317,7 @@ serve(ServeOptions(model=Path(sys.argv[1]), port=0), ready, Limits({limits}))
 
 def test_slow_clients_are_given_up_and_disturb_nobody(forks, mixed, tmp_path):
     """With limits of half a second: a head and a body that never end, also after a request that was answered."""
-    with limited(forks, mixed.copy(tmp_path / "model"), "head_seconds=0.5, body_seconds=0.5") as port:
+    with limited(forks, mixed.copy(tmp_path / "model"), "head_seconds=0.5, body_seconds=0.5, idle_seconds=1") as port:
         post = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         begun = b"GET / HTTP/1.1\r\nHost: loc"
         whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"

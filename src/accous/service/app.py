@@ -11,7 +11,6 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl
 
 import polars as pl
 from starlette.applications import Starlette
@@ -220,9 +219,6 @@ class Intake:
         return None
 
 
-_MOST_OPTIONS = 20
-
-
 def options_of(request: Request, *allowed: str, otherwise: str = "this address takes none") -> dict[str, str]:
     """Return what the address says after the question mark; refuse what is not allowed there.
 
@@ -234,14 +230,9 @@ def options_of(request: Request, *allowed: str, otherwise: str = "this address t
     otherwise : str
         What the error says if none may be.
     """
-    query = request.scope["query_string"]
-    if not query:
+    if not request.scope["query_string"]:
         return {}
-    try:
-        text = query.decode("ascii")
-        found = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_OPTIONS, errors="strict"))
-    except ValueError:
-        raise HttpError(400, "malformed_query", "The query string cannot be read.") from None
+    found = dict(request.query_params)
     unknown = next((name for name in found if name not in allowed), None)
     if unknown is not None:
         advice = f"use {', '.join(allowed)}" if allowed else otherwise
@@ -366,8 +357,6 @@ class _EventStream(StreamingResponse):
 
 def _choices(request: Request) -> dict[str, str]:
     """Return what the address says about the response; a body of JSON has a place of its own for it."""
-    if not request.scope["query_string"]:
-        return {}
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == JSON:
         return options_of(request, otherwise="with JSON, put include, alpha and key beside the rows")
     return options_of(request, *ResponseOptions.__struct_fields__)

@@ -10,8 +10,9 @@ import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Sized
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
@@ -101,6 +102,8 @@ class Limits:
         Time that a body may take to arrive.
     head_bytes, head_seconds
         The same for the lines before the body.
+    idle_seconds : int
+        Time between requests of a connection that stays open.
     queue : int
         Batches that may wait for the learner; beyond, clients are asked to come back.
     queue_bytes : int
@@ -119,6 +122,7 @@ class Limits:
     body_seconds: float = 30.0
     head_bytes: int = 64 << 10
     head_seconds: float = 15.0
+    idle_seconds: int = 75
     queue: int = 1_024
     queue_bytes: int = 256 << 20
     connections: int = 2_000
@@ -138,19 +142,14 @@ _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 def unpack(body: bytes, most_bytes: int) -> bytes:
     """Return what was packed; refuse it as soon as it is longer than allowed."""
     unpacker = zlib.decompressobj(_GZIP_OR_ZLIB)
-    try:
+    with suppress(zlib.error):
         found = unpacker.decompress(body, most_bytes + 1)
-    except zlib.error:
-        raise HttpError(400, "malformed_encoding", "The body is not compressed as Content-Encoding says.") from None
-    if len(found) > most_bytes:
-        raise too_large(most_bytes)
-    if not unpacker.eof or unpacker.unused_data:
-        raise HttpError(
-            400,
-            "malformed_encoding",
-            "The compressed body is incomplete or has several parts: compress it once, and send all of it.",
-        )
-    return found
+        if len(found) > most_bytes:
+            raise too_large(most_bytes)
+        if unpacker.eof and not unpacker.unused_data:
+            return found
+    text = "The body is not what Content-Encoding says: compress it once, and send all of it."
+    raise HttpError(400, "malformed_encoding", text)
 
 
 def too_large(most_bytes: int, headers: dict[str, str] | None = None) -> HttpError:
@@ -338,15 +337,14 @@ class AskBody(msgspec.Struct, forbid_unknown_fields=True):
     n: Annotated[int, msgspec.Meta(ge=1, le=_ALL_LABELS)]
 
 
-_DECODERS: dict[type, msgspec.json.Decoder[Any]] = {}
+_decoder = cache(msgspec.json.Decoder)
 
 
 def decode_json(body: bytes, kind: type[T], limits: Limits) -> T:
     """Return a body as a structure; say what is wrong with it if it is none."""
     require_values(body, b"{[,", limits)
-    decoder = _DECODERS.get(kind) or _DECODERS.setdefault(kind, msgspec.json.Decoder(kind))
     try:
-        found: T = decoder.decode(body)
+        found: T = _decoder(kind).decode(body)
         return found
     except msgspec.ValidationError as error:
         raise _wrong_form(str(error), kind) from None
@@ -359,11 +357,9 @@ def choices_of(options: dict[str, str]) -> ResponseOptions:
     """Return what the address of a request says, whose body has no place for it."""
     include = list(filter(None, options.get("include", "ids").split(",")))
     try:
-        found = msgspec.convert({"include": include, "alpha": options.get("alpha", 0.1)}, ResponseOptions, strict=False)
+        return msgspec.convert(options | {"include": include}, ResponseOptions, strict=False)
     except msgspec.ValidationError as error:
         raise _wrong_form(str(error), ResponseOptions) from None
-    found.key = options.get("key")
-    return found
 
 
 def _wrong_form(error: str, kind: type[msgspec.Struct]) -> HttpError:
@@ -535,22 +531,22 @@ class BatchReader:
 
     def read_rows(self, rows: Sequence[dict[str, Any]], choices: ResponseOptions = _PLAIN) -> RequestBatch:
         """Return rows of plain values, encoded."""
+        _require_some(rows)
         key, encoder = choices.key, self.table_model.encoder
         keys = None if key is None else _keys([row.get(key) for row in rows], key)
         features = self._plain.encode(rows) if self._time is None else None
         if features is not None:
             return RequestBatch(rows, encoder, features.X, features.marks, None, keys, choices)
-        return self._batch(self._frame_of(rows), len(rows), keys, choices)
+        return self._batch(self._frame_of(rows), keys, choices)
 
     def read_frame(self, frame: pl.DataFrame, choices: ResponseOptions) -> RequestBatch:
         """Return the rows of a frame, encoded."""
+        _require_some(frame)
         keys, key = None, choices.key
-        if not frame.height:
-            self._require_columns(frame)
         if key is not None:
             is_there = key in frame.columns and not frame[key].dtype.is_nested()
-            keys = _keys(frame[key].to_list() if is_there else [None] * max(1, frame.height), key)
-        return self._batch(frame, frame.height, keys, choices)
+            keys = _keys(frame[key].to_list() if is_there else [None], key)
+        return self._batch(frame, keys, choices)
 
     def read_ask(self, body: bytes, content_type: str) -> AskBody:
         """Return how many rows to label."""
@@ -595,23 +591,11 @@ class BatchReader:
         else:
             raise HttpError(422, "invalid", f"The row of label {number} (counted from 0) has no column of the model.")
 
-    def _batch(
-        self, frame: pl.DataFrame, n_rows: int, keys: list[str] | None, choices: ResponseOptions
-    ) -> RequestBatch:
+    def _batch(self, frame: pl.DataFrame, keys: list[str] | None, choices: ResponseOptions) -> RequestBatch:
         encoder = self.table_model.encoder
-        if not n_rows:
-            empty = np.empty((0, len(encoder.feature_names)))
-            marks = Marks(np.empty((0, len(encoder.marks)), dtype=np.uint8), pl.DataFrame())
-            return RequestBatch((), encoder, empty, marks, None, keys, choices)
         features = self._usable(self._prepared(frame))
         times = None if self._time is None else self._time.seconds(frame)
         return RequestBatch(frame, encoder, features.X, features.marks, times, keys, choices)
-
-    def _require_columns(self, frame: pl.DataFrame) -> None:
-        try:
-            self.table_model.encoder.require_columns(frame.columns, "The request")
-        except DataError as error:
-            raise HttpError(422, "wrong_columns", str(error)) from None
 
     def _prepared(self, frame: pl.DataFrame) -> Features:
         try:
@@ -659,6 +643,11 @@ def label_text(label: Any, form: LabelForm) -> str | None:
     if isinstance(label, bool) and isinstance(form, ClassForm):
         return next((name for name in form.names if name.lower() == text), text)
     return text
+
+
+def _require_some(rows: Sized) -> None:
+    if not len(rows):
+        raise HttpError(422, "no_rows", "The request has no rows.")
 
 
 def _keys(values: list[Any], key: str) -> list[str]:
@@ -748,7 +737,7 @@ _DECIMALS = 6
 
 def plain_predictions(form: LabelForm, result: RoundResult) -> list[Any]:
     """Return the prediction of each row."""
-    return list(form.predictions(form.answers(result.scores)).tolist()) if len(result.ratios) else []
+    return list(form.predictions(form.answers(result.scores)).tolist())
 
 
 def prediction_content(
@@ -773,9 +762,9 @@ def prediction_content(
     if "ids" in batch.choices.include:
         content["ids"] = [make_id(origin, row, result.number, each, salt) for row, each in enumerate(predictions)]
     if "probabilities" in batch.choices.include and isinstance(form, ClassForm):
-        shares = np.round(form.probabilities(result.scores), _DECIMALS) if predictions else np.empty((0, 0))
+        shares = np.round(form.probabilities(result.scores), _DECIMALS)
         content["classes"], content["probabilities"] = form.names, shares.tolist()
-    if predictions and isinstance(form, NumberForm):
+    if isinstance(form, NumberForm):
         shown = form.shown(result.scores)
         content["intervals"] = [list(ends) for ends in zip(shown["low"], shown["high"], strict=True)]
     if "ratio" in batch.choices.include:

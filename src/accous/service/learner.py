@@ -108,10 +108,7 @@ class Executor:
             return self.reader.read_labels(record.body, record.content_type)
         if record.kind == "ask":
             return self.reader.read_ask(record.body, record.content_type)
-        batch = self.reader.read(record.body, record.content_type, record.options)
-        if not len(batch.X):
-            raise HttpError(422, "no_rows", "The request has no rows, so there is nothing to learn from.")
-        return batch
+        return self.reader.read(record.body, record.content_type, record.options)
 
     def carry_out(self, number: int, record: Record, parsed: Parsed) -> Response:
         """Learn from a record; return the response, and keep it if the client may ask again.

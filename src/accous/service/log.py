@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from accous.checkpoint.files import expecting_own_content, open_to_write, write_atomically
 from accous.exceptions import CheckpointError
@@ -21,12 +20,11 @@ from accous.text import LOGGER
 #     counts
 
 
-_MAGIC = b"accous batch log 3\n"
+_MAGIC = b"accous batch log 4\n"
 _HEAD = struct.Struct("<16sQ")  # the log's own name, and the number of records before this file
-_GROUP = struct.Struct("<IQ")  # bytes of the group, and the number of records before it
-_CHECK_BYTES = 16  # half of them for the head alone
+_GROUP = struct.Struct("<16sIQ")  # the log's own name, bytes of the group, and the number of records before it
+_CHECK_BYTES = 16
 _START = len(_MAGIC) + _HEAD.size + _CHECK_BYTES
-_MOST_CHECKED = 16  # times the bytes of a file
 
 
 class LogError(OSError):
@@ -102,7 +100,7 @@ class BatchLog:
             If the disk did not take it. The log is as before, or broken: then only `restart` helps.
         """
         payload = msgspec.msgpack.encode(records)
-        head = _GROUP.pack(len(payload), self.n_records)
+        head = _GROUP.pack(bytes.fromhex(self.name), len(payload), self.n_records)
         content = memoryview(b"".join((head, _check(head, payload, name=self.name), payload)))
         if self.is_broken:
             raise LogError("the log could not be repaired after a disk error")
@@ -150,7 +148,7 @@ def open_log(path: Path) -> tuple[BatchLog, list[tuple[int, Record]]]:
     content = path.read_bytes()
     name, n_records, records, end = _read_records(path, content)
     n_cut = len(content) - end
-    if n_cut and _has_group_after(content, end, n_records, name):
+    if _goes_on(content, end, n_records, name):
         raise CheckpointError(
             f"{path} is damaged at byte {end:,}, and what follows is not: restore the folder from a copy."
         )
@@ -173,7 +171,8 @@ def _read_records(path: Path, content: bytes) -> tuple[str, int, list[tuple[int,
     named, n_records = _HEAD.unpack_from(content, len(_MAGIC))
     name, end = named.hex(), _START
     records: list[tuple[int, Record]] = []
-    while (payload := _group_at(content, end, n_records, name)) is not None:
+    while (found := _group_at(content, end, name)) is not None and found[0] == n_records:
+        payload = found[1]
         with expecting_own_content(path):
             group = msgspec.msgpack.decode(payload, type=list[Record])
         records += enumerate(group, n_records + 1)
@@ -182,51 +181,24 @@ def _read_records(path: Path, content: bytes) -> tuple[str, int, list[tuple[int,
     return name, n_records, records, end
 
 
-def _group_at(content: bytes, start: int, first: int | None, name: str) -> bytes | None:
-    """Return the payload of the group that starts here; None if there is none that is whole.
-
-    Parameters
-    ----------
-    content : bytes
-        Of the file.
-    start : int
-    first : int, optional
-        Records before it; None: any number.
-    name : str
-        Of the log.
-    """
+def _group_at(content: bytes, start: int, name: str) -> tuple[int, bytes] | None:
+    """Return the number of records before the group that starts here, and its payload; None if none is whole."""
     inside = start + _GROUP.size + _CHECK_BYTES
-    if not _has_head(content, start, name):
+    if inside > len(content):
         return None
     head = content[start : start + _GROUP.size]
-    length, n_before = _GROUP.unpack(head)
+    _, length, n_before = _GROUP.unpack(head)
     payload = content[inside : inside + length]
     is_whole = len(payload) == length and content[start + _GROUP.size : inside] == _check(head, payload, name=name)
-    return payload if is_whole and first in (None, n_before) else None
+    return (n_before, payload) if is_whole else None
 
 
-def _has_head(content: bytes, start: int, name: str) -> bool:
-    inside = start + _GROUP.size + _CHECK_BYTES
-    check = _check(content[start : start + _GROUP.size], name=name)[: _CHECK_BYTES // 2]
-    return inside <= len(content) and content.startswith(check, start + _GROUP.size)
-
-
-def _has_group_after(content: bytes, start: int, n_records: int, name: str) -> bool:
-    """Whether a whole group begins anywhere behind a place; its length cannot be trusted to say where."""
-    n_places = len(content) - start - _GROUP.size - _CHECK_BYTES
-    if n_places <= 0:
-        return False
-    # Read at every byte, not at every fourth: a view costs no memory.
-    lengths = np.ndarray((n_places,), "<u4", content, offset=start, strides=(1,))
-    n_before = np.ndarray((n_places,), "<u8", content, offset=start + 4, strides=(1,))
-    is_likely = (lengths > 0) & (lengths <= n_places) & (n_before > n_records) & (n_before <= n_records + n_places)
-    n_checked = 0
-    for place in np.flatnonzero(is_likely).tolist():
-        if _has_head(content, start + place, name):
-            n_checked += int(lengths[place])
-            # Only who knows the log's name can make so many heads: it would take forever to follow them.
-            if n_checked > _MOST_CHECKED * len(content) or _group_at(content, start + place, None, name) is not None:
-                return True
+def _goes_on(content: bytes, start: int, n_records: int, name: str) -> bool:
+    """Whether a later group began here or behind: it did so only after what is wrong here had been synced."""
+    mark, place = bytes.fromhex(name), start - 1
+    while (place := content.find(mark, place + 1, len(content) - _GROUP.size + len(mark))) >= 0:
+        if _GROUP.unpack_from(content, place)[2] > n_records:
+            return True
     return False
 
 
@@ -240,12 +212,12 @@ def _cut_off(path: Path, content: bytes, end: int, n_records: int) -> Path:
     return kept
 
 
-def _check(head: bytes, payload: bytes = b"", name: str = "") -> bytes:
-    """Return checksums of a head and of all; with the log's name, the bytes of a request cannot look like a group."""
-    digest = hashlib.blake2b(head, digest_size=_CHECK_BYTES // 2, key=bytes.fromhex(name))
-    of_head = digest.digest()
-    digest.update(payload)
-    return of_head + digest.digest()
+def _check(*pieces: bytes, name: str = "") -> bytes:
+    """Return a checksum; with the log's name, the bytes of a request cannot look like a group."""
+    digest = hashlib.blake2b(digest_size=_CHECK_BYTES, key=bytes.fromhex(name))
+    for piece in pieces:
+        digest.update(piece)
+    return digest.digest()
 
 
 def _sync(descriptor: int) -> None:

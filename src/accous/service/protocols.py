@@ -144,7 +144,7 @@ class Inference:
             "ratio": ("FP64", [n_rows], result.ratios.tolist()),
         }
         if isinstance(form, ClassForm):
-            shares = form.probabilities(result.scores) if n_rows else np.empty((0, len(form.names)))
+            shares = form.probabilities(result.scores)
             found["probabilities"] = "FP64", list(shares.shape), shares.ravel().tolist()
         unknown = next((name for name in wanted if name not in found), None)
         if unknown is not None:

@@ -64,7 +64,8 @@ def address_of(sock: socket.socket) -> str:
 # --- Connections: how many there are, and that each sends a request in time, which uvicorn does not ask for
 
 
-_KEEP_ALIVE_SECONDS, _HALF_CLOSED_SECONDS = 75, 5.0
+# What is still answered to who sends no more has so long to begin.
+_HALF_CLOSED_SECONDS = 1.0
 
 
 class Connections:
@@ -73,12 +74,11 @@ class Connections:
     Parameters
     ----------
     app : ASGI application
-    head_seconds : float
-        Time in which the head of a request must arrive.
+    limits : Limits
     """
 
-    def __init__(self, app: Any, head_seconds: float) -> None:
-        self._app, self.head_seconds = app, head_seconds
+    def __init__(self, app: Any, limits: Limits) -> None:
+        self._app, self.limits = app, limits
         self.by_client: dict[Any, _Connection] = {}
 
     def __len__(self) -> int:
@@ -102,11 +102,9 @@ class Connections:
     async def close_late(self) -> None:
         """Close those whose next request is late, for as long as the server runs."""
         while True:
-            await asyncio.sleep(min(1.0, self.head_seconds))
-            now = asyncio.get_running_loop().time()
+            await asyncio.sleep(min(1.0, self.limits.head_seconds))
             for each in list(self.by_client.values()):
-                if each.deadline < now:
-                    each.close_if_done()
+                each.close_if_late()
 
 
 class _Connection(asyncio.Protocol):
@@ -114,11 +112,11 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self, connections: Connections, inner: asyncio.Protocol) -> None:
         self._connections, self._inner = connections, inner
-        self.pause_writing = inner.pause_writing  # type: ignore[method-assign]
-        self.resume_writing = inner.resume_writing  # type: ignore[method-assign]
-        self._n_open, self._is_idle, self._is_half_closed = 0, False, False
-        self._loop = asyncio.get_running_loop()
-        self.deadline = self._loop.time() + connections.head_seconds
+        for name in ("data_received", "pause_writing", "resume_writing"):
+            setattr(self, name, getattr(inner, name))
+        limits, self._loop = connections.limits, asyncio.get_running_loop()
+        self._n_open, self._seconds_between = 0, limits.head_seconds + limits.idle_seconds
+        self._deadline = self._loop.time() + limits.head_seconds
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -131,17 +129,10 @@ class _Connection(asyncio.Protocol):
         self._connections.by_client.pop(self._client, None)
         self._inner.connection_lost(exc)
 
-    def data_received(self, data: bytes) -> None:
-        if self._is_idle:
-            self._is_idle = False
-            self.deadline = self._loop.time() + self._connections.head_seconds
-        self._inner.data_received(data)
-
     def eof_received(self) -> bool:
-        """Go on for a while if a response is due: whoever sends no more may still read it, or has gone."""
-        self._is_half_closed = True
-        self._loop.call_soon(self.close_if_done)
-        self._loop.call_later(_HALF_CLOSED_SECONDS, self._transport.close)
+        """Stay if a response is due: whoever sends no more may still read it."""
+        self._seconds_between = _HALF_CLOSED_SECONDS
+        self._deadline = self._loop.time() + _HALF_CLOSED_SECONDS
         return True
 
     def begin(self) -> None:
@@ -151,15 +142,11 @@ class _Connection(asyncio.Protocol):
     def end(self) -> None:
         """Note that it is; what comes next is the head of another."""
         self._n_open -= 1
-        self._is_idle = not self._n_open
-        # If it has begun already, it has as long as uvicorn would wait for its beginning.
-        self.deadline = self._loop.time() + self._connections.head_seconds + _KEEP_ALIVE_SECONDS
-        if self._is_half_closed:  # after a request that came along, which begins before this is called
-            self._loop.call_soon(self.close_if_done)
+        self._deadline = self._loop.time() + self._seconds_between
 
-    def close_if_done(self) -> None:
-        """Close unless a request is being answered."""
-        if not self._n_open:
+    def close_if_late(self) -> None:
+        """Close unless a request is being answered, or there is still time for one."""
+        if not self._n_open and self._deadline < self._loop.time():
             self._transport.close()
 
 
@@ -181,7 +168,7 @@ class Server:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._loop: asyncio.AbstractEventLoop | None = None
-        connections = self._connections = Connections(make_app(service), service.limits.head_seconds)
+        connections = self._connections = Connections(make_app(service), service.limits)
         service.n_connections = connections.__len__
         config = uvicorn.Config(
             connections,
@@ -197,7 +184,7 @@ class Server:
             server_header=False,
             date_header=False,
             proxy_headers=False,
-            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_keep_alive=service.limits.idle_seconds,
             timeout_graceful_shutdown=_DRAIN_SECONDS,
         )
         self._server = uvicorn.Server(config)
