@@ -546,7 +546,13 @@ class LearnerKernel:
         )
 
     def run(
-        self, kernel: Any, active: IntArray, gradients: FloatArray, arrays: tuple[Any, ...], step_sizes: FloatArray
+        self,
+        kernel: Any,
+        active: IntArray,
+        gradients: FloatArray,
+        arrays: tuple[Any, ...],
+        step_sizes: FloatArray,
+        room: tuple[Any, ...] | None = None,
     ) -> None:
         """Make the steps of the learners of the active models, and open the next round, in place.
 
@@ -560,19 +566,26 @@ class LearnerKernel:
             Rounds, learners and largest margin of each model; thetas, matrices, roots and triangles of its learners;
             their potentials and squares; and the ensemble's theta. Each may be larger than what is in use.
         step_sizes : array of shape (n_active,)
+        room : tuple of arrays, optional
+            What ``make_room`` returns for these arrays; it can be used again.
         """
-        d, most = arrays[-1].shape[1], arrays[3].shape[1]
-        room = np.empty((d + 3, d)), np.empty((d, d)), np.empty(d), np.empty(most)
-        marks = np.zeros(len(arrays[0]), np.int64)
-        if not kernel(active, gradients, *arrays, step_sizes, *self._numbers, False, *room, marks):
+        room = self.make_room(arrays) if room is None else room
+        if not kernel(active, gradients, *arrays, step_sizes, *self._numbers, False, *room):
             return
+        marks = room[-1]
         marked = np.flatnonzero(marks)
         for model in marked.tolist():
             coefs, matrices, _, triangles = arrays[3:7]
             of_model = (triangles if matrices is None else matrices)[model]
             project_marked(int(marks[model]), coefs[model], of_model, self._radius)
         marks[:] = 0
-        kernel(marked, gradients, *arrays, step_sizes, *self._numbers, True, *room, marks)
+        kernel(marked, gradients, *arrays, step_sizes, *self._numbers, True, *room)
+
+    @staticmethod
+    def make_room(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return workspace for a call with arrays of these shapes; the last array marks no model."""
+        d, most = arrays[-1].shape[1], arrays[3].shape[1]
+        return np.empty((d + 3, d)), np.empty((d, d)), np.empty(d), np.empty(most), np.zeros(len(arrays[0]), np.int64)
 
 
 def project_marked(marks: int, coefs: Any, matrices: Any, radius: float) -> None:

@@ -63,7 +63,7 @@ N_FILTERS = len(SWITCHING) + len(DECAYS)
 _RATES = (SWITCHING, DECAYS, FLOOR, FILTER_SHARE, PRIOR_COUNT)
 _NO_BLOCKS, _NO_GIVEN = np.empty((0, 1, BLOCK)), np.empty((0, 0))
 _CAUTIOUS_PRIOR = cautious_prior(0)[:N_CAUTIOUS]
-_FIRST = np.zeros(1, dtype=np.int64)
+_FIRST, _NO_HOLD = np.zeros(1, dtype=np.int64), np.zeros(1)
 
 
 def count_learners(this_round: int, min_interval: int) -> int:
@@ -327,35 +327,107 @@ class CompiledRound:
 # --- One model, in double precision: every round makes a new state, and the one before stays as it was
 
 
+class PoolMemory(NamedTuple):
+    """What only a look of the pool changes, at most every 16 rounds.
+
+    Attributes
+    ----------
+    slots : Slots
+        The regimes that the pool remembers.
+    excess, hold : float
+        As in `accous.core.pool.PoolState`.
+    before : array of shape (n_reference,)
+        Mean pooled ratio of the look before.
+    rows, priors, factors, slot_ratios : arrays
+        The slots and their prior as the loops read them; see `RoundArrays`.
+    """
+
+    slots: Slots
+    excess: float
+    hold: float
+    before: FloatArray
+    rows: FloatArray
+    priors: FloatArray
+    factors: FloatArray
+    slot_ratios: FloatArray
+
+
 class OneModel(NamedTuple):
     """A model after a round.
 
     Attributes
     ----------
     n_rounds : int
-    arrays : RoundArrays
-        Of one model. Its pool is not held back there: ``hold`` is.
-    slots : Slots
-        The regimes that the pool remembers.
-    excess, hold : float
-        As in `accous.core.pool.PoolState`.
+    most : int
+        For how many learners there is room.
+    numbers : array
+        All that a round writes, one part after the other; see `OneModelArrays`.
+    memory : PoolMemory
     look_rounds, look_rows : int
-        Of the look in progress, as in `accous.core.pool.LookSums`, like the next two.
-    look_ratios, look_before : arrays of shape (n_reference,)
-    pooled : array of shape (n_reference,)
-        The ratio of the reference in use.
+        Of the look in progress, as in `accous.core.pool.LookSums`.
     """
 
     n_rounds: int
-    arrays: RoundArrays
-    slots: Slots
-    excess: float
-    hold: float
+    most: int
+    numbers: FloatArray
+    memory: PoolMemory
     look_rounds: int
     look_rows: int
-    look_ratios: FloatArray
-    look_before: FloatArray
-    pooled: FloatArray
+
+
+class OneModelArrays:
+    """The numbers of a model as the arrays that the loops write into.
+
+    Parameters
+    ----------
+    numbers : array
+    sizes : tuple of int
+        Room for learners, d, length of a `Layout`, and reference rows.
+    """
+
+    def __init__(self, numbers: FloatArray, sizes: tuple[int, int, int, int]) -> None:
+        most, d, n_parts, n_reference = sizes
+        self.numbers, self._used = numbers, 0
+        self.n_rounds, self.largest_margins, self.log_likelihoods = self._take(1), self._take(1), self._take(1)
+        self.n_learners = self._take(1).view(np.int64)
+        self.coefs = self._take(1, most, d)
+        matrices, roots = self._take(1, most, d, d), self._take(1, most, d, d)
+        potentials = self._take(1, most), self._take(1, most)
+        self.coef, self.parts = self._take(1, d), self._take(1, n_parts)
+        self.look_ratios, self.pooled = self._take(n_reference), self._take(1, n_reference)
+        counts = self.n_rounds, self.n_learners, self.largest_margins
+        self.of_learners = (*counts, self.coefs, matrices, roots, None, *potentials, self.coef)
+
+    @staticmethod
+    def count(sizes: tuple[int, int, int, int]) -> int:
+        """Return how many numbers there are."""
+        most, d, n_parts, n_reference = sizes
+        return 4 + most * (d + 2 * d * d + 2) + d + n_parts + 2 * n_reference
+
+    def _take(self, *shape: int) -> FloatArray:
+        start, self._used = self._used, self._used + math.prod(shape)
+        return self.numbers[start : self._used].reshape(shape)
+
+    def take_over(self, others: OneModelArrays) -> None:
+        """Copy the numbers of a model that has no more room for learners than this one."""
+        same = "n_rounds largest_margins log_likelihoods n_learners coef parts look_ratios pooled"
+        for name in same.split():
+            getattr(self, name)[...] = getattr(others, name)
+        for written, read in zip(self.of_learners[3:9], others.of_learners[3:9], strict=True):
+            if read is not None:
+                written[:, : read.shape[1]] = read
+
+
+class _Room(OneModelArrays):
+    """Arrays that the rounds write into, and the model whose numbers they hold, which then need not be copied."""
+
+    def __init__(self, sizes: tuple[int, int, int, int], learners: LearnerKernel, n_padded: int) -> None:
+        super().__init__(np.zeros(self.count(sizes)), sizes)
+        self.sizes, self.model = sizes, None
+        self.gradients = np.empty((1, sizes[0] + 1, sizes[1]))
+        self.for_learners = learners.make_room(self.of_learners)
+        self.ratios, self.sums = np.empty((1, n_padded)), np.empty(sizes[3])
+        self.ratio_blocks = self.ratios.reshape(1, -1, BLOCK)
 
 
 class OneModelRounds(CompiledRound):
@@ -377,10 +449,15 @@ class OneModelRounds(CompiledRound):
         layout = Layout(reference.features.shape[1], pool.n_slots, {})
         super().__init__(rounds.settings, rounds.reference, reference, max_ratio, layout, pool.n_slots, is_single=False)
         self._rounds, self._ratio_pool, self._layout = rounds, pool, layout
+        self._factor = -0.5 / len(rounds.reference.features)
         names = "look_coef", "look_proportions", "proportions", "cautious_proportions", "means"
         self._look_coef, self._look_shares, self._shares, self._cautious, self._means = (
             slice(layout.parts[name][0], layout.parts[name][0] + layout.parts[name][1][0]) for name in names
         )
+        self._rooms: list[_Room] = []  # each round takes one, so that threads may share this object
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_rooms": []}
 
     def after(
         self, model: OneModel, batch: FloatArray, step_size: float
@@ -394,79 +471,151 @@ class OneModelRounds(CompiledRound):
             Features of the batch, at least one row.
         step_size : float
         """
-        n_rows, arrays = len(batch), self._copied(model)
-        of_batch = self.run(arrays, _FIRST, batch, *_starts_and_steps(n_rows, step_size))
-        of_reference = self.ratios(arrays, _FIRST)
-        pooled, sums = self.pool(arrays, _FIRST, of_reference)[0], np.empty(self._n_reference)
-        moved = add_to_look(pooled, model.look_ratios, max(model.look_rounds, 1), sums)
+        n_rows, room, memory = len(batch), self._room_of(model), model.memory
+        before = room.log_likelihoods[0]
+        of_batch = self._learn(room, memory, batch, *_starts_and_steps(n_rows, step_size))
+        moved = self._weigh(room, memory, max(model.look_rounds, 1))
         is_left = model.look_rows >= LEAST_ROWS and moved > LARGEST_MOVE
         n_rounds, look_rounds, look_rows = model.n_rounds + 1, model.look_rounds + 1, model.look_rows + n_rows
         if is_left:
-            # The look ends before this round, which begins the next one.
-            look_rounds, look_rows, sums = model.look_rounds, model.look_rows, model.look_ratios
-            shares, surprise = (
-                arrays.parts[0, self._shares].copy(),
-                arrays.log_likelihoods - model.arrays.log_likelihoods,
-            )
-            arrays.log_likelihoods[:] = model.arrays.log_likelihoods
+            return self._left(room, model, n_rows, float(before)), of_batch
+        row = room.parts[0]
+        row[self._look_coef] += room.coef[0]
+        row[self._look_shares] += row[self._shares]
+        room.look_ratios[:] = room.sums
+        if look_rounds == LONGEST_LOOK:
+            after = OneModel(n_rounds, room.sizes[0], room.numbers.copy(), memory, look_rounds, look_rows)
+            after = self._pooled_anew(self._looked_back(after, n_rounds), room)
         else:
-            self._note(arrays, arrays.parts[0, self._shares])
-        after = OneModel(
-            *(n_rounds, arrays, model.slots, model.excess, model.hold, look_rounds, look_rows),
-            *(sums, model.look_before, pooled),
-        )
-        is_over = is_left or look_rounds == LONGEST_LOOK
-        if is_over:
-            after = self._with_pool(after, self._ratio_pool.look_back(self.pool_of(after), n_rounds - is_left))
-        if is_left:
-            self._note(after.arrays, shares)
-            after.arrays.log_likelihoods[:] = surprise
-            after = after._replace(look_rounds=1, look_rows=n_rows, look_ratios=pooled)
-        if is_over or after.hold:
-            # The ratio in use is a function of the state, so that a model that was saved goes on with the same bits.
-            in_use = self.pool(after.arrays, _FIRST, of_reference, np.array([after.hold]))
-            after = after._replace(pooled=in_use[0])
+            if memory.hold:
+                self._mix(room, memory, room.ratios)
+            after = OneModel(n_rounds, room.sizes[0], room.numbers.copy(), memory, look_rounds, look_rows)
+            room.model = after
+        self._rooms.append(room)
         return after, of_batch
+
+    def _left(self, room: _Room, model: OneModel, n_rows: int, before: float) -> OneModel:
+        """Return the model after a round whose ratio has moved: the look ends before it, and it begins the next one."""
+        row = room.parts[0]
+        shares, surprise, pooled = row[self._shares].copy(), room.log_likelihoods[0] - before, room.pooled[0].copy()
+        room.log_likelihoods[0] = before
+        n_rounds, most = model.n_rounds + 1, room.sizes[0]
+        after = OneModel(n_rounds, most, room.numbers.copy(), model.memory, model.look_rounds, model.look_rows)
+        after = self._looked_back(after, n_rounds - 1)
+        arrays = self.arrays_of(after)
+        row = arrays.parts[0]
+        row[self._look_coef] += arrays.coef[0]
+        row[self._look_shares] += shares
+        arrays.log_likelihoods[0], arrays.look_ratios[:] = surprise, pooled
+        after = self._pooled_anew(after._replace(look_rounds=1, look_rows=n_rows), room)
+        self._rooms.append(room)
+        return after
+
+    def _room_of(self, model: OneModel) -> _Room:
+        """Return arrays that hold the model, with room for the learners of the next round."""
+        most = max(model.most, count_learners(model.n_rounds + 2, self.settings.min_interval))
+        try:
+            room = self._rooms.pop()
+        except IndexError:
+            room = None
+        if room is None or room.sizes[0] != most:
+            n_padded = self._reference.blocks.shape[0] * BLOCK
+            room = _Room(self._sizes(most), self._learners, n_padded)
+        if room.model is not model:
+            if model.most == most:
+                room.numbers[:] = model.numbers
+            else:
+                room.take_over(self.arrays_of(model))
+        room.model = None
+        return room
+
+    def _learn(
+        self, room: _Room, memory: PoolMemory, batch: FloatArray, starts: IntArray, steps: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Read the batch, judge the candidates by it, and make the learners' steps; return ratios of the batch."""
+        n_rows, (points, sums), scores = len(batch), *self._gradient_room
+        # With a small reference, sum the batch in the same way: if both are equal, so are their terms.
+        has_few = n_rows < MANY_ROWS and self._has_many_rows
+        likelihoods, *for_filters = self._filter_room
+        if n_rows > len(likelihoods):
+            likelihoods = np.empty((n_rows, likelihoods.shape[1]))
+        if n_rows > scores.size:
+            scores = np.empty((-(-n_rows // BLOCK), BLOCK))
+        ratios, slot_ratios = np.empty(n_rows), np.empty((self._n_slots, n_rows))
+        read_batches(
+            *(_FIRST, self._gradient_reference.blocks, _NO_BLOCKS if has_few else to_blocks(-batch), batch, starts),
+            *(room.coefs, room.n_learners, room.coef, memory.rows, self._factor, UNCUT),
+            *(points, scores, sums, room.gradients, ratios, slot_ratios),
+        )
+        filter_batches(
+            *(_FIRST, starts, ratios, slot_ratios, _NO_GIVEN, self.cuts, memory.factors, memory.priors),
+            *(_CAUTIOUS_PRIOR, room.parts, self._places, *_RATES, likelihoods, *for_filters, room.log_likelihoods),
+        )
+        self._learners.run(run_learners, _FIRST, room.gradients, room.of_learners, steps, room.for_learners)
+        return ratios, slot_ratios
+
+    def _weigh(self, room: _Room, memory: PoolMemory, look_rounds: int) -> float:
+        """Mix the candidates into the ratio of the reference; return how far it is from the mean of the look."""
+        evaluate_ratios_of_keys(_FIRST, self._reference.blocks, room.coef, UNCUT, room.ratio_blocks)
+        self._mix(room, memory, room.ratios, _NO_HOLD)
+        return float(add_to_look(room.pooled[0], room.look_ratios, look_rounds, room.sums))
+
+    def _mix(
+        self, arrays: OneModelArrays, memory: PoolMemory, ratios: FloatArray, hold: FloatArray | None = None
+    ) -> None:
+        """Write the pooled ratio of the reference, held back as far as the memory says unless ``hold`` is given."""
+        hold = np.array([memory.hold]) if hold is None else hold
+        pool_references(
+            *(_FIRST, ratios, self.cuts, arrays.parts, self._places, N_CAUTIOUS, hold, memory.slot_ratios),
+            *(*self._pool_room, arrays.pooled),
+        )
+
+    def _pooled_anew(self, model: OneModel, room: _Room) -> OneModel:
+        """Return a model after a look with its ratio in use, given a room with the estimate's ratios.
+
+        The ratio in use is a function of the state, so that a model that was saved goes on with the same bits.
+        """
+        self._mix(self.arrays_of(model), model.memory, room.ratios)
+        return model
+
+    def _looked_back(self, model: OneModel, last_round: int) -> OneModel:
+        return self._with_pool(model, self._ratio_pool.look_back(self.pool_of(model), last_round))
+
+    def _sizes(self, most: int) -> tuple[int, int, int, int]:
+        return most, self._n_coefs, self._layout.length, self._n_reference
+
+    def arrays_of(self, model: OneModel) -> OneModelArrays:
+        """Return the numbers of a model as arrays."""
+        return OneModelArrays(model.numbers, self._sizes(model.most))
+
+    def pooled(self, model: OneModel) -> FloatArray:
+        """Return the ratio of the reference in use."""
+        return model.numbers[-self._n_reference :]
 
     def seen(self, model: OneModel, ratios: FloatArray, slot_ratios: FloatArray) -> SeenRows:
         """Return a batch as its candidates saw it, given the model before the round and what ``after`` returned."""
-        row, hold = model.arrays.parts[0], model.hold
+        row, hold = self.arrays_of(model).parts[0], model.memory.hold
         shares = row[self._shares]
         if hold:
             shares = (1.0 - hold) * shares
             shares[:N_CAUTIOUS] += hold * row[self._cautious]
-        return SeenRows(ratios, slot_ratios, slot_ratios[:0], row[self._means], model.arrays.factors[0], shares)
+        return SeenRows(ratios, slot_ratios, slot_ratios[:0], row[self._means], model.memory.factors[0], shares)
 
     def share_in_use(self, model: OneModel) -> float:
         """Return the share of the pool on other candidates than the ratio 1."""
-        row, hold = model.arrays.parts[0], model.hold
-        share = float(row[self._shares.start])
-        return 1.0 - (share if not hold else (1.0 - hold) * share + hold * float(row[self._cautious.start]))
-
-    def _note(self, arrays: RoundArrays, shares: FloatArray) -> None:
-        """Add the theta and the proportions after a round to the sums of the look."""
-        row = arrays.parts[0]
-        look_coef, look_shares = row[self._look_coef], row[self._look_shares]
-        look_coef += arrays.coef[0]
-        look_shares += shares
-
-    def _copied(self, model: OneModel) -> RoundArrays:
-        """Return arrays for a round to write into, with room for the learners of the next round."""
-        old = model.arrays
-        most = count_learners(model.n_rounds + 2, self.settings.min_interval)
-        if most > old.coefs.shape[1]:
-            wider = (None if each is None else _widened(each, most) for each in old[4:10])
-            old = RoundArrays._make((*old[:4], *wider, *old[10:]))
-        written = [each.copy() for each in old[:12] if each is not None]  # all but triangles
-        return RoundArrays._make((*written[:7], None, *written[7:], *old[12:]))
+        first = len(model.numbers) - 2 * self._n_reference - self._layout.length
+        share, hold = model.numbers.item(first + self._shares.start), model.memory.hold
+        if hold:
+            share = (1.0 - hold) * share + hold * model.numbers.item(first + self._cautious.start)
+        return 1.0 - share
 
     def ensemble_of(self, model: OneModel) -> EnsembleState:
         """Return the ensemble of a model."""
-        return state_of_arrays(model.arrays.of_learners, 0, self.settings)
+        return state_of_arrays(self.arrays_of(model).of_learners, 0, self.settings)
 
     def pool_of(self, model: OneModel) -> PoolState:
         """Return the pool of a model."""
-        arrays = model.arrays
+        arrays, memory = self.arrays_of(model), model.memory
         part = {name: self._layout.of(name, arrays.parts)[0] for name in self._layout.parts}
         names = "weights", "posteriors", "counts", "proportions"
         filters = Filters(part["filter_weights"], *(part[name] for name in names[1:]))
@@ -477,25 +626,25 @@ class OneModelRounds(CompiledRound):
             n_rounds=model.look_rounds,
             n_rows=model.look_rows,
             coef=part["look_coef"],
-            ratios=model.look_ratios,
+            ratios=arrays.look_ratios,
             proportions=part["look_proportions"],
             log_likelihood=float(arrays.log_likelihoods[0]),
-            before=model.look_before,
+            before=memory.before,
         )
         return PoolState(
             n_rounds=model.n_rounds,
             coef=arrays.coef[0],
             means=part["means"],
-            prior=arrays.priors[0],
+            prior=memory.priors[0],
             filters=filters,
             cautious=cautious,
-            excess=model.excess,
-            hold=model.hold,
-            slots=model.slots,
+            excess=memory.excess,
+            hold=memory.hold,
+            slots=memory.slots,
             look=look,
-            slot_ratios=arrays.slot_ratios[0],
+            slot_ratios=memory.slot_ratios[0],
             given_ratios=np.empty((0, self._n_reference)),
-            reference_ratios=model.pooled,
+            reference_ratios=arrays.pooled[0],
         )
 
     def model_of(self, ensemble: EnsembleState, pool: PoolState) -> OneModel:
@@ -503,23 +652,20 @@ class OneModelRounds(CompiledRound):
         if ensemble.n_rounds == 0:
             ensemble = self._rounds.open_first(ensemble)
         learners = learner_arrays(ensemble, self.settings.min_interval)
-        n_rounds, n_learners, largest_margins, *of_learners = learners
-        of_pool = np.zeros((1, self._layout.length)), np.empty(0), np.empty(0), np.zeros(1), np.empty(0), np.empty(0)
-        arrays = RoundArrays._make((n_rounds, largest_margins, np.zeros(1), n_learners, *of_learners, *of_pool))
-        names = "weights", "posteriors", "counts", "proportions"
-        for name in names:
+        sizes = self._sizes(learners[3].shape[1])
+        arrays = OneModelArrays(np.zeros(OneModelArrays.count(sizes)), sizes)
+        for written, read in zip(arrays.of_learners, learners, strict=True):
+            if read is not None:
+                written[...] = read
+        for name in ("weights", "posteriors", "counts", "proportions"):
             part = self._layout.of(f"cautious_{name}", arrays.parts)[0]
             part[:] = getattr(pool.cautious, name)[..., : part.shape[-1]]
-        arrays.parts[0, self._means] = pool.means
-        model = OneModel(
-            *(ensemble.n_rounds, arrays, pool.slots, pool.excess, pool.hold, pool.look.n_rounds, pool.look.n_rows),
-            *(pool.look.ratios, pool.look.before, pool.reference_ratios),
-        )
-        return self._with_pool(model, pool)
+        arrays.parts[0, self._means], arrays.pooled[0] = pool.means, pool.reference_ratios
+        return self._with_pool(OneModel(ensemble.n_rounds, sizes[0], arrays.numbers, None, 0, 0), pool)
 
     def _with_pool(self, model: OneModel, pool: PoolState) -> OneModel:
-        """Return the model with what a look of the pool changes, which is written into its arrays."""
-        arrays, slots, look = model.arrays, pool.slots, pool.look
+        """Return the model with what a look of the pool changes, which is written into its numbers."""
+        arrays, slots, look = self.arrays_of(model), pool.slots, pool.look
         written = {
             "filter_weights": pool.filters.weights,
             "posteriors": pool.filters.posteriors,
@@ -530,34 +676,16 @@ class OneModelRounds(CompiledRound):
         }
         for name, values in written.items():
             self._layout.of(name, arrays.parts)[0] = values
-        arrays.log_likelihoods[0] = look.log_likelihood
+        arrays.log_likelihoods[0], arrays.look_ratios[:] = look.log_likelihood, look.ratios
         columns = slots.coefs, slots.shares, slots.n_merged[:, None], slots.use[:, None]
-        arrays = arrays._replace(
-            slots=np.concatenate(columns, axis=1)[None],
-            priors=pool.prior[None],
-            factors=slots.factors[None],
-            slot_ratios=pool.slot_ratios[None],
+        memory = PoolMemory(
+            *(slots, pool.excess, pool.hold, look.before, np.concatenate(columns, axis=1)[None]),
+            *(pool.prior[None], slots.factors[None], pool.slot_ratios[None]),
         )
-        return model._replace(
-            arrays=arrays,
-            slots=slots,
-            excess=pool.excess,
-            hold=pool.hold,
-            look_rounds=look.n_rounds,
-            look_rows=look.n_rows,
-            look_ratios=look.ratios,
-            look_before=look.before,
-        )
+        return model._replace(memory=memory, look_rounds=look.n_rounds, look_rows=look.n_rows)
 
 
 @lru_cache(maxsize=64)
 def _starts_and_steps(n_rows: int, step_size: float) -> tuple[IntArray, FloatArray]:
     """Return where the rows of the only model begin and end, and its step size, as arrays."""
     return np.array([0, n_rows]), np.array([step_size])
-
-
-def _widened(of_learners: AnyFloats, most: int) -> FloatArray:
-    """Return arrays of learners with room for more of them."""
-    wider = np.zeros((1, most, *of_learners.shape[2:]))
-    wider[:, : of_learners.shape[1]] = of_learners
-    return wider

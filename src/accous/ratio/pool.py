@@ -225,7 +225,10 @@ class PooledRatio(LinearRatio):
     def coef_(self) -> FloatArray:
         """Current theta."""
         model = self._learned.model
-        return super().coef_ if model is None else model.arrays.coef[0].copy()
+        if model is None:
+            return super().coef_
+        assert self._compiled is not None
+        return self._compiled.arrays_of(model).coef[0].copy()
 
     @property
     def in_use_(self) -> PoolInUse | None:
@@ -297,7 +300,7 @@ class PooledRatio(LinearRatio):
         model = self._learned.model
         if model is not None:
             assert self._compiled is not None
-            return np.minimum(model.pooled, float(self.max_ratio)), self._compiled.share_in_use(model)
+            return np.minimum(self._compiled.pooled(model), float(self.max_ratio)), self._compiled.share_in_use(model)
         if self.in_use_ is None:
             return None
         state = self.in_use_.state
