@@ -348,6 +348,38 @@ def add_to_look(pooled: FloatArray, sums: FloatArray, n_rounds: float, new_sums:
     return 0.5 * _mean_distance(pooled, sums, n_rounds)
 
 
+@kernel(types.void, IN1, IN1, IN1, IN2, OUT1)
+def measure_look(
+    pooled: FloatArray, before: FloatArray, settled: FloatArray, slots: FloatArray, distances: FloatArray
+) -> None:
+    """Write the total variations that a look back depends on.
+
+    Parameters
+    ----------
+    pooled, before : arrays of shape (n_reference,)
+        Mean pooled ratio of the look, and of the one before.
+    settled : array of shape (n_reference,)
+        The ratio that would be remembered.
+    slots : array of shape (n_slots, n_reference)
+        Those that are.
+    distances : array of shape (3 + n_slots,)
+        From ``pooled`` to ``before``; from ``settled`` to ``pooled``, to 1, and to each slot.
+    """
+    distances[0] = 0.5 * _mean_distance(pooled, before, 1.0)
+    distances[1] = 0.5 * _mean_distance(settled, pooled, 1.0)
+    distances[2] = 0.5 * _mean_distance_from_one(settled)
+    for k in range(slots.shape[0]):
+        distances[3 + k] = 0.5 * _mean_distance(settled, slots[k], 1.0)
+
+
+@inlined_sums
+def _mean_distance_from_one(values: FloatArray) -> float:
+    total = 0.0
+    for i in range(values.shape[0]):
+        total += abs(values[i] - 1.0)
+    return total / values.shape[0]
+
+
 @inlined_sums
 def _mean_distance(values: FloatArray, sums: FloatArray, n_rounds: float) -> float:
     total = 0.0

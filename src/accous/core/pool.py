@@ -9,7 +9,7 @@ import numpy as np
 
 from accous.arrays import BoolArray, FloatArray, IntArray, to_plain
 from accous.core.ensemble import Reference
-from accous.core.kernels_pool import filter_batches, pool_reference, pool_rows
+from accous.core.kernels_pool import filter_batches, measure_look, pool_reference, pool_rows
 
 # --- Shapes of a ratio: powers of it, cut at several heights
 
@@ -290,23 +290,19 @@ class Slots:
         """Return the shares of the slots among the proportions of all candidates."""
         return proportions[N_SHAPES : N_SHAPES + len(self.use)]
 
-    def find(self, ratios: FloatArray, settled: FloatArray) -> tuple[int, bool]:
+    def find(self, distances: FloatArray) -> tuple[int, bool]:
         """Return the slot for a settled ratio, and whether that slot holds the same regime already.
 
         Parameters
         ----------
-        ratios : array of shape (n_slots, n_reference)
-            Ratios of the slots.
-        settled : array of shape (n_reference,)
+        distances : array of shape (n_slots,)
+            From the settled ratio to that of each slot.
         """
-        used = np.flatnonzero(self.is_used)
-        if len(used):
-            distances = 0.5 * np.abs(ratios[used] - settled).mean(axis=1)
-            nearest = int(np.argmin(distances))
-            if distances[nearest] <= _SAME_REGIME:
-                return int(used[nearest]), True
-        free = np.flatnonzero(~self.is_used)
-        return (int(free[0]) if len(free) else int(np.argmin(self.use))), False
+        is_used = self.is_used
+        nearest = int(np.argmin(np.where(is_used, distances, np.inf)))
+        if is_used[nearest] and distances[nearest] <= _SAME_REGIME:
+            return nearest, True
+        return int(np.argmin(self.use if is_used.all() else is_used)), False
 
     def put(self, slot: int, coef: FloatArray, shares: FloatArray, *, is_same: bool) -> Slots:
         """Return the slots with a settled ratio: averaged with what the slot holds, or in its place."""
@@ -437,20 +433,22 @@ class LookSums:
         shares = self.proportions[:N_SHAPES]
         return np.asarray(shares / shares.sum())
 
-    def is_worth_keeping(self, settled: FloatArray) -> bool:
+    def is_worth_keeping(self, from_before: float, to_pooled: float, to_one: float) -> bool:
         """Whether these means show a regime that has settled, differs from the reference and is not only remembered.
 
         Parameters
         ----------
-        settled : array of shape (n_reference,)
-            The ratio that a slot would hold.
+        from_before : float
+            Distance of the mean pooled ratio from that of the look before.
+        to_pooled, to_one : float
+            Distance of the ratio that a slot would hold from the mean pooled one, and from 1.
         """
         return (
             self.is_long_enough
-            and (self.n_rounds < LONGEST_LOOK or distance(self.ratios, self.before) <= LARGEST_MOVE)
+            and (self.n_rounds < LONGEST_LOOK or from_before <= LARGEST_MOVE)
             and float(self.proportions[1:N_SHAPES].sum()) >= _SMALLEST_SHAPE_SHARE
-            and distance(settled, np.ones_like(settled)) > _NEAR_ONE
-            and distance(settled, self.ratios) <= _FAR_FROM_POOLED
+            and to_one > _NEAR_ONE
+            and to_pooled <= _FAR_FROM_POOLED
         )
 
 
@@ -503,6 +501,30 @@ def _visited(visits: IntArray, slot: int, this_round: int, n_rounds: int) -> Int
     of_slot = np.flatnonzero(visits[:, 0] == slot)
     # The first visit stays, so that the regimes keep their order.
     return np.delete(visits, of_slot[1], axis=0) if len(of_slot) > MOST_VISITS else visits
+
+
+class LookedBack(NamedTuple):
+    """What a look back changes.
+
+    Attributes
+    ----------
+    excess : float
+    slots : Slots
+    slot_ratios : array of shape (n_slots, n_reference)
+    put : int or None
+        The slot that the look's ratio went to.
+    is_same : bool
+        Whether that slot held the same regime before.
+    mean_ratios : array of shape (n_reference,)
+        Mean pooled ratio of the look.
+    """
+
+    excess: float
+    slots: Slots
+    slot_ratios: FloatArray
+    put: int | None
+    is_same: bool
+    mean_ratios: FloatArray
 
 
 # --- What the pool knows after a round
@@ -750,30 +772,39 @@ class RatioPool:
         last_round : int
             The last round of the look.
         """
-        look = state.look.mean()
-        excess = excess_after(state.excess, look)
-        slots, put, filters, prior = state.slots, None, state.filters, state.prior
-        slot_ratios = state.slot_ratios
-        shares = look.shape_shares()
-        settled, _ = self._mixed(look.coef, shares)
-        if self.n_slots and look.is_worth_keeping(settled):
-            put, is_same = slots.find(slot_ratios, settled)
-            slots = slots.put(put, look.coef, shares, is_same=is_same)
-            slot_ratios = slot_ratios.copy()
-            slot_ratios[put], means = self._mixed(slots.coefs[put], slots.shares[put])
-            slots = slots.with_factors(put, means)
-            prior = prior_of(slots.is_used, self._n_given)
-            filters = filters if is_same else filters.without(N_SHAPES + put, prior)
+        found = self.look(state.look, state.excess, state.slots, state.slot_ratios, last_round)
+        filters, prior = state.filters, state.prior
+        if found.put is not None:
+            prior = prior_of(found.slots.is_used, self._n_given)
+            filters = filters if found.is_same else filters.without(N_SHAPES + found.put, prior)
         return replace(
             state,
             prior=prior,
             filters=filters,
-            excess=excess,
-            hold=hold_for(excess),
-            slots=slots.after_look(look, put, last_round),
-            look=start_look(len(look.coef), len(prior), look.ratios),
-            slot_ratios=slot_ratios,
+            excess=found.excess,
+            hold=hold_for(found.excess),
+            slots=found.slots,
+            look=start_look(len(state.look.coef), len(prior), found.mean_ratios),
+            slot_ratios=found.slot_ratios,
         )
+
+    def look(
+        self, look: LookSums, excess: float, slots: Slots, slot_ratios: FloatArray, last_round: int
+    ) -> LookedBack:
+        """Return what a look back changes, given what it looks at; see `PoolState` and ``look_back``."""
+        look, put, is_same = look.mean(), None, True
+        excess = excess_after(excess, look)
+        shares, distances = look.shape_shares(), np.empty(3 + self.n_slots)
+        settled, _ = self._mixed(look.coef, shares)
+        measure_look(look.ratios, look.before, settled, slot_ratios, distances)
+        if self.n_slots and look.is_worth_keeping(*distances[:3].tolist()):
+            put, is_same = slots.find(distances[3:])
+            slots = slots.put(put, look.coef, shares, is_same=is_same)
+            slot_ratios = slot_ratios.copy()
+            slot_ratios[put], means = self._mixed(slots.coefs[put], slots.shares[put])
+            slots = slots.with_factors(put, means)
+        slots = slots.after_look(look, put, last_round)
+        return LookedBack(excess, slots, slot_ratios, put, is_same, look.ratios)
 
     def _hold_back(self, state: PoolState, ratios: FloatArray) -> PoolState:
         """Replace the ratio in use by that of the cautious filters, as far as the hold goes."""

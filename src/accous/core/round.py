@@ -55,7 +55,9 @@ from accous.core.pool import (
     SeenRows,
     Slots,
     cautious_prior,
+    hold_for,
     mixed_shapes,
+    prior_of,
     shape_cuts,
 )
 
@@ -63,6 +65,9 @@ N_FILTERS = len(SWITCHING) + len(DECAYS)
 _RATES = (SWITCHING, DECAYS, FLOOR, FILTER_SHARE, PRIOR_COUNT)
 _NO_BLOCKS, _NO_GIVEN = np.empty((0, 1, BLOCK)), np.empty((0, 0))
 _CAUTIOUS_PRIOR = cautious_prior(0)[:N_CAUTIOUS]
+# The parts of a row that are the arrays of `Filters`, in their order.
+_OF_FILTERS = "filter_weights", "posteriors", "counts", "proportions"
+_OF_CAUTIOUS = "cautious_weights", "cautious_posteriors", "cautious_counts", "cautious_proportions"
 _FIRST, _NO_HOLD = np.zeros(1, dtype=np.int64), np.zeros(1)
 
 
@@ -119,9 +124,7 @@ class Layout:
     @cached_property
     def places(self) -> IntArray:
         """Where the parts of all filters begin, and those of the cautious ones, as the compiled loops read them."""
-        names = "filter_weights", "posteriors", "counts", "proportions", "means"
-        cautious = "cautious_weights", "cautious_posteriors", "cautious_counts", "cautious_proportions", "means"
-        return np.array([[self.parts[name][0] for name in each] for each in (names, cautious)])
+        return np.array([[self.parts[name][0] for name in (*each, "means")] for each in (_OF_FILTERS, _OF_CAUTIOUS)])
 
 
 class RoundArrays(NamedTuple):
@@ -483,33 +486,47 @@ class OneModelRounds(CompiledRound):
         row[self._look_coef] += room.coef[0]
         row[self._look_shares] += row[self._shares]
         room.look_ratios[:] = room.sums
-        if look_rounds == LONGEST_LOOK:
-            after = OneModel(n_rounds, room.sizes[0], room.numbers.copy(), memory, look_rounds, look_rows)
-            after = self._pooled_anew(self._looked_back(after, n_rounds), room)
+        is_over = look_rounds == LONGEST_LOOK
+        if memory.hold and not is_over:
+            self._mix(room, memory, room.ratios)
+        after = OneModel(n_rounds, room.sizes[0], room.numbers.copy(), memory, look_rounds, look_rows)
+        if is_over:
+            after = self._look_back(after, room, n_rounds, None)
         else:
-            if memory.hold:
-                self._mix(room, memory, room.ratios)
-            after = OneModel(n_rounds, room.sizes[0], room.numbers.copy(), memory, look_rounds, look_rows)
             room.model = after
         self._rooms.append(room)
         return after, of_batch
 
     def _left(self, room: _Room, model: OneModel, n_rows: int, before: float) -> OneModel:
         """Return the model after a round whose ratio has moved: the look ends before it, and it begins the next one."""
-        row = room.parts[0]
-        shares, surprise, pooled = row[self._shares].copy(), room.log_likelihoods[0] - before, room.pooled[0].copy()
+        begun = _Begun(room.parts[0, self._shares].copy(), float(room.log_likelihoods[0]) - before, n_rows)
         room.log_likelihoods[0] = before
         n_rounds, most = model.n_rounds + 1, room.sizes[0]
         after = OneModel(n_rounds, most, room.numbers.copy(), model.memory, model.look_rounds, model.look_rows)
-        after = self._looked_back(after, n_rounds - 1)
-        arrays = self.arrays_of(after)
-        row = arrays.parts[0]
-        row[self._look_coef] += arrays.coef[0]
-        row[self._look_shares] += shares
-        arrays.log_likelihoods[0], arrays.look_ratios[:] = surprise, pooled
-        after = self._pooled_anew(after._replace(look_rounds=1, look_rows=n_rows), room)
+        after = self._look_back(after, room, n_rounds - 1, begun)
         self._rooms.append(room)
         return after
+
+    def _look_back(self, model: OneModel, room: _Room, last_round: int, begun: _Begun | None) -> OneModel:
+        """Return a model that nobody has seen yet with its look ended and the next one begun, given its last room."""
+        arrays, memory, look = self.arrays_of(model), model.memory, self._sums_of(model)
+        found = self._ratio_pool.look(look, memory.excess, memory.slots, memory.slot_ratios[0], last_round)
+        row, prior = arrays.parts[0], memory.priors[0]
+        if found.put is not None:
+            prior = prior_of(found.slots.is_used)
+            if not found.is_same:
+                filters = self._filters_of(arrays.parts).without(N_SHAPES + found.put, prior)
+                self._write_filters(arrays.parts, filters)
+        row[self._look_coef] = row[self._look_shares] = arrays.log_likelihoods[0] = arrays.look_ratios[:] = 0.0
+        hold, look_rounds, look_rows = hold_for(found.excess), 0, 0
+        if begun is not None:
+            row[self._look_coef], row[self._look_shares] = arrays.coef[0], begun.shares
+            arrays.log_likelihoods[0], arrays.look_ratios[:] = begun.surprise, arrays.pooled[0]
+            look_rounds, look_rows = 1, begun.n_rows
+        memory = _memory(found.slots, found.excess, hold, found.mean_ratios, prior, found.slot_ratios)
+        # The ratio in use is a function of the state, so that a model that was saved goes on with the same bits.
+        self._mix(arrays, memory, room.ratios)
+        return model._replace(memory=memory, look_rounds=look_rounds, look_rows=look_rows)
 
     def _room_of(self, model: OneModel) -> _Room:
         """Return arrays that hold the model, with room for the learners of the next round."""
@@ -570,17 +587,6 @@ class OneModelRounds(CompiledRound):
             *(*self._pool_room, arrays.pooled),
         )
 
-    def _pooled_anew(self, model: OneModel, room: _Room) -> OneModel:
-        """Return a model after a look with its ratio in use, given a room with the estimate's ratios.
-
-        The ratio in use is a function of the state, so that a model that was saved goes on with the same bits.
-        """
-        self._mix(self.arrays_of(model), model.memory, room.ratios)
-        return model
-
-    def _looked_back(self, model: OneModel, last_round: int) -> OneModel:
-        return self._with_pool(model, self._ratio_pool.look_back(self.pool_of(model), last_round))
-
     def _sizes(self, most: int) -> tuple[int, int, int, int]:
         return most, self._n_coefs, self._layout.length, self._n_reference
 
@@ -613,35 +619,45 @@ class OneModelRounds(CompiledRound):
         """Return the ensemble of a model."""
         return state_of_arrays(self.arrays_of(model).of_learners, 0, self.settings)
 
+    def _filters_of(self, parts: FloatArray) -> Filters:
+        return Filters(*(self._layout.of(name, parts)[0] for name in _OF_FILTERS))
+
+    def _write_filters(self, parts: FloatArray, filters: Filters) -> None:
+        for name, values in zip(_OF_FILTERS, filters.arrays, strict=True):
+            self._layout.of(name, parts)[0] = values
+
+    def _sums_of(self, model: OneModel) -> LookSums:
+        """Return the sums of the look in progress."""
+        arrays = self.arrays_of(model)
+        return LookSums(
+            n_rounds=model.look_rounds,
+            n_rows=model.look_rows,
+            coef=arrays.parts[0, self._look_coef],
+            ratios=arrays.look_ratios,
+            proportions=arrays.parts[0, self._look_shares],
+            log_likelihood=float(arrays.log_likelihoods[0]),
+            before=model.memory.before,
+        )
+
     def pool_of(self, model: OneModel) -> PoolState:
         """Return the pool of a model."""
         arrays, memory = self.arrays_of(model), model.memory
-        part = {name: self._layout.of(name, arrays.parts)[0] for name in self._layout.parts}
-        names = "weights", "posteriors", "counts", "proportions"
-        filters = Filters(part["filter_weights"], *(part[name] for name in names[1:]))
-        cautious = Filters(part["cautious_weights"], *(np.zeros(each.shape) for each in filters.arrays[1:]))
-        for name, padded in zip(names[1:], cautious.arrays[1:], strict=True):
-            padded[..., :N_CAUTIOUS] = part[f"cautious_{name}"]
-        look = LookSums(
-            n_rounds=model.look_rounds,
-            n_rows=model.look_rows,
-            coef=part["look_coef"],
-            ratios=arrays.look_ratios,
-            proportions=part["look_proportions"],
-            log_likelihood=float(arrays.log_likelihoods[0]),
-            before=memory.before,
-        )
+        filters = self._filters_of(arrays.parts)
+        weights, *others = (self._layout.of(name, arrays.parts)[0] for name in _OF_CAUTIOUS)
+        cautious = Filters(weights, *(np.zeros(each.shape) for each in filters.arrays[1:]))
+        for padded, part in zip(cautious.arrays[1:], others, strict=True):
+            padded[..., :N_CAUTIOUS] = part
         return PoolState(
             n_rounds=model.n_rounds,
             coef=arrays.coef[0],
-            means=part["means"],
+            means=arrays.parts[0, self._means],
             prior=memory.priors[0],
             filters=filters,
             cautious=cautious,
             excess=memory.excess,
             hold=memory.hold,
             slots=memory.slots,
-            look=look,
+            look=self._sums_of(model),
             slot_ratios=memory.slot_ratios[0],
             given_ratios=np.empty((0, self._n_reference)),
             reference_ratios=arrays.pooled[0],
@@ -657,32 +673,32 @@ class OneModelRounds(CompiledRound):
         for written, read in zip(arrays.of_learners, learners, strict=True):
             if read is not None:
                 written[...] = read
-        for name in ("weights", "posteriors", "counts", "proportions"):
-            part = self._layout.of(f"cautious_{name}", arrays.parts)[0]
-            part[:] = getattr(pool.cautious, name)[..., : part.shape[-1]]
-        arrays.parts[0, self._means], arrays.pooled[0] = pool.means, pool.reference_ratios
-        return self._with_pool(OneModel(ensemble.n_rounds, sizes[0], arrays.numbers, None, 0, 0), pool)
-
-    def _with_pool(self, model: OneModel, pool: PoolState) -> OneModel:
-        """Return the model with what a look of the pool changes, which is written into its numbers."""
-        arrays, slots, look = self.arrays_of(model), pool.slots, pool.look
-        written = {
-            "filter_weights": pool.filters.weights,
-            "posteriors": pool.filters.posteriors,
-            "counts": pool.filters.counts,
-            "proportions": pool.filters.proportions,
-            "look_coef": look.coef,
-            "look_proportions": look.proportions,
-        }
-        for name, values in written.items():
-            self._layout.of(name, arrays.parts)[0] = values
+        for name, values in zip(_OF_CAUTIOUS, pool.cautious.arrays, strict=True):
+            part = self._layout.of(name, arrays.parts)[0]
+            part[:] = values[..., : part.shape[-1]]
+        self._write_filters(arrays.parts, pool.filters)
+        row, look = arrays.parts[0], pool.look
+        row[self._means], arrays.pooled[0] = pool.means, pool.reference_ratios
+        row[self._look_coef], row[self._look_shares] = look.coef, look.proportions
         arrays.log_likelihoods[0], arrays.look_ratios[:] = look.log_likelihood, look.ratios
-        columns = slots.coefs, slots.shares, slots.n_merged[:, None], slots.use[:, None]
-        memory = PoolMemory(
-            *(slots, pool.excess, pool.hold, look.before, np.concatenate(columns, axis=1)[None]),
-            *(pool.prior[None], slots.factors[None], pool.slot_ratios[None]),
-        )
-        return model._replace(memory=memory, look_rounds=look.n_rounds, look_rows=look.n_rows)
+        memory = _memory(pool.slots, pool.excess, pool.hold, look.before, pool.prior, pool.slot_ratios)
+        return OneModel(ensemble.n_rounds, sizes[0], arrays.numbers, memory, look.n_rounds, look.n_rows)
+
+
+class _Begun(NamedTuple):
+    """What the round that begins a look adds to its sums."""
+
+    shares: FloatArray
+    surprise: float
+    n_rows: int
+
+
+def _memory(
+    slots: Slots, excess: float, hold: float, before: FloatArray, prior: FloatArray, slot_ratios: FloatArray
+) -> PoolMemory:
+    columns = slots.coefs, slots.shares, slots.n_merged[:, None], slots.use[:, None]
+    rows = np.concatenate(columns, axis=1)[None]
+    return PoolMemory(slots, excess, hold, before, rows, prior[None], slots.factors[None], slot_ratios[None])
 
 
 @lru_cache(maxsize=64)
