@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import float64, types
+from numba import float64, int64, types
 
 from accous.arrays import FloatArray, IntArray
 from accous.core.compiled import (
@@ -340,12 +340,51 @@ pool_references, pool_references_of_keys = (
 )
 
 
-@kernel(float64, IN1, IN1, float64, OUT1)
-def add_to_look(pooled: FloatArray, sums: FloatArray, n_rounds: float, new_sums: FloatArray) -> float:
-    """Write sums over some rounds with one more pooled ratio; return its total variation from the mean before."""
+@kernel(types.boolean, IN1, IN1, OUT1, int64, float64, int64, int64, int64, int64, OUT1)
+def add_to_look(
+    pooled: FloatArray,
+    coef: FloatArray,
+    parts: FloatArray,
+    n_rounds: int,
+    largest_move: float,
+    shares: int,
+    end_of_shares: int,
+    look_coef: int,
+    look_shares: int,
+    sums: FloatArray,
+) -> bool:
+    """Add a round to the sums of the look, unless its pooled ratio has left the mean over the look so far.
+
+    Parameters
+    ----------
+    pooled : array of shape (n_reference,)
+    coef : array of shape (d,)
+        The ensemble's theta.
+    parts : array of shape (n_parts,)
+        The proportions of the candidates, and the sums of thetas and proportions.
+    n_rounds : int
+        Rounds of the look so far.
+    largest_move : float
+        From which total variation on the ratio has left.
+    shares, end_of_shares, look_coef, look_shares : int
+        Where these are in ``parts``.
+    sums : array of shape (n_reference,)
+        Of the pooled ratio.
+
+    Returns
+    -------
+    bool
+        Whether the round was added.
+    """
+    if n_rounds > 0 and 0.5 * _mean_distance(pooled, sums, n_rounds) > largest_move:
+        return False
     for i in range(pooled.shape[0]):
-        new_sums[i] = sums[i] + pooled[i]
-    return 0.5 * _mean_distance(pooled, sums, n_rounds)
+        sums[i] += pooled[i]
+    for j in range(coef.shape[0]):
+        parts[look_coef + j] += coef[j]
+    for j in range(end_of_shares - shares):
+        parts[look_shares + j] += parts[shares + j]
+    return True
 
 
 @kernel(types.void, IN1, IN1, IN1, IN2, OUT1)

@@ -788,9 +788,7 @@ class RatioPool:
             slot_ratios=found.slot_ratios,
         )
 
-    def look(
-        self, look: LookSums, excess: float, slots: Slots, slot_ratios: FloatArray, last_round: int
-    ) -> LookedBack:
+    def look(self, look: LookSums, excess: float, slots: Slots, slot_ratios: FloatArray, last_round: int) -> LookedBack:
         """Return what a look back changes, given what it looks at; see `PoolState` and ``look_back``."""
         look, put, is_same = look.mean(), None, True
         excess = excess_after(excess, look)

@@ -219,13 +219,20 @@ class CompiledRound:
         self._filter_room = np.empty((MANY_ROWS, n_all)), np.empty(n_all), np.empty(N_FILTERS)
 
     def run(
-        self, models: RoundArrays, active: IntArray, batch: FloatArray, starts: IntArray, steps: FloatArray
+        self,
+        models: RoundArrays | OneModelArrays,
+        active: IntArray,
+        batch: FloatArray,
+        starts: IntArray,
+        steps: FloatArray,
+        memory: RoundArrays | PoolMemory,
+        room: tuple[FloatArray, Any] | None = None,
     ) -> tuple[FloatArray, FloatArray]:
         """Run a round of each active model, in place, up to the new thetas; return ratios of the rows before it.
 
         Parameters
         ----------
-        models : RoundArrays
+        models : RoundArrays or OneModelArrays
         active : array of shape (n_active,)
         batch : array of shape (n_rows, d)
             Features of all rows, one model after the other.
@@ -233,6 +240,10 @@ class CompiledRound:
             Where the rows of each model begin; each has at least one.
         steps : array of shape (n_active,)
             gamma of each model.
+        memory : RoundArrays or PoolMemory
+            Where the slots of the models are.
+        room : tuple, optional
+            Workspace for gradients and learners.
 
         Returns
         -------
@@ -243,12 +254,12 @@ class CompiledRound:
         # With a small reference, sum the batch in the same way: if both are equal, so are their terms.
         has_few = self._is_single or (n_rows < MANY_ROWS and self._has_many_rows)
         (points, sums), scores = self._gradient_room
-        likelihoods, *room = self._filter_room
+        likelihoods, *for_filters = self._filter_room
         if n_rows > len(likelihoods):
             likelihoods = np.empty((n_rows, likelihoods.shape[1]))
         if n_rows > scores.size:
             scores = np.empty((-(-n_rows // BLOCK), BLOCK))
-        gradients = np.empty((len(active), most, self._n_coefs))
+        gradients, of_learners = room or (np.empty((len(active), most, self._n_coefs)), None)
         ratios, slot_ratios = np.empty(n_rows), np.empty((self._n_slots, n_rows))
         (read_batches_of_keys if self._is_single else read_batches)(
             active,
@@ -259,7 +270,7 @@ class CompiledRound:
             models.coefs,
             models.n_learners,
             models.coef,
-            models.slots,
+            memory.slots,
             -0.5 / len(reference.features),
             UNCUT,
             points,
@@ -276,18 +287,18 @@ class CompiledRound:
             slot_ratios,
             _NO_GIVEN,
             self.cuts,
-            models.factors,
-            models.priors,
+            memory.factors,
+            memory.priors,
             _CAUTIOUS_PRIOR,
             models.parts,
             self._places,
             *_RATES,
             likelihoods,
-            *room,
+            *for_filters,
             models.log_likelihoods,
         )
         run_learners_of = run_learners_of_keys if self._is_single else run_learners
-        self._learners.run(run_learners_of, active, gradients, models.of_learners, steps)
+        self._learners.run(run_learners_of, active, gradients, models.of_learners, steps, of_learners)
         return ratios, slot_ratios
 
     def ratios(self, models: RoundArrays, active: IntArray) -> FloatArray:
@@ -335,21 +346,20 @@ class PoolMemory(NamedTuple):
 
     Attributes
     ----------
-    slots : Slots
-        The regimes that the pool remembers.
+    regimes : Slots
     excess, hold : float
         As in `accous.core.pool.PoolState`.
     before : array of shape (n_reference,)
         Mean pooled ratio of the look before.
-    rows, priors, factors, slot_ratios : arrays
-        The slots and their prior as the loops read them; see `RoundArrays`.
+    slots, priors, factors, slot_ratios : arrays
+        The regimes and their prior as the loops read them; see `RoundArrays`.
     """
 
-    slots: Slots
+    regimes: Slots
     excess: float
     hold: float
     before: FloatArray
-    rows: FloatArray
+    slots: FloatArray
     priors: FloatArray
     factors: FloatArray
     slot_ratios: FloatArray
@@ -417,7 +427,7 @@ class OneModelArrays:
         for name in same.split():
             getattr(self, name)[...] = getattr(others, name)
         for written, read in zip(self.of_learners[3:9], others.of_learners[3:9], strict=True):
-            if read is not None:
+            if written is not None and read is not None:
                 written[:, : read.shape[1]] = read
 
 
@@ -426,10 +436,10 @@ class _Room(OneModelArrays):
 
     def __init__(self, sizes: tuple[int, int, int, int], learners: LearnerKernel, n_padded: int) -> None:
         super().__init__(np.zeros(self.count(sizes)), sizes)
-        self.sizes, self.model = sizes, None
-        self.gradients = np.empty((1, sizes[0] + 1, sizes[1]))
-        self.for_learners = learners.make_room(self.of_learners)
-        self.ratios, self.sums = np.empty((1, n_padded)), np.empty(sizes[3])
+        self.sizes = sizes
+        self.model: OneModel | None = None
+        self.workspace = np.empty((1, sizes[0] + 1, sizes[1])), learners.make_room(self.of_learners)
+        self.ratios = np.empty((1, n_padded))
         self.ratio_blocks = self.ratios.reshape(1, -1, BLOCK)
 
 
@@ -452,11 +462,11 @@ class OneModelRounds(CompiledRound):
         layout = Layout(reference.features.shape[1], pool.n_slots, {})
         super().__init__(rounds.settings, rounds.reference, reference, max_ratio, layout, pool.n_slots, is_single=False)
         self._rounds, self._ratio_pool, self._layout = rounds, pool, layout
-        self._factor = -0.5 / len(rounds.reference.features)
         names = "look_coef", "look_proportions", "proportions", "cautious_proportions", "means"
         self._look_coef, self._look_shares, self._shares, self._cautious, self._means = (
             slice(layout.parts[name][0], layout.parts[name][0] + layout.parts[name][1][0]) for name in names
         )
+        self._look_places = self._shares.start, self._shares.stop, self._look_coef.start, self._look_shares.start
         self._rooms: list[_Room] = []  # each round takes one, so that threads may share this object
 
     def __getstate__(self) -> dict[str, Any]:
@@ -476,16 +486,16 @@ class OneModelRounds(CompiledRound):
         """
         n_rows, room, memory = len(batch), self._room_of(model), model.memory
         before = room.log_likelihoods[0]
-        of_batch = self._learn(room, memory, batch, *_starts_and_steps(n_rows, step_size))
-        moved = self._weigh(room, memory, max(model.look_rounds, 1))
-        is_left = model.look_rows >= LEAST_ROWS and moved > LARGEST_MOVE
+        of_batch = self.run(room, _FIRST, batch, *_starts_and_steps(n_rows, step_size), memory, room.workspace)
+        evaluate_ratios_of_keys(_FIRST, self._reference.blocks, room.coef, UNCUT, room.ratio_blocks)
+        self._mix(room, memory, room.ratios, _NO_HOLD)
         n_rounds, look_rounds, look_rows = model.n_rounds + 1, model.look_rounds + 1, model.look_rows + n_rows
-        if is_left:
+        may_end = model.look_rows >= LEAST_ROWS
+        if not add_to_look(
+            *(room.pooled[0], room.coef[0], room.parts[0], model.look_rounds, LARGEST_MOVE if may_end else math.inf),
+            *(*self._look_places, room.look_ratios),
+        ):
             return self._left(room, model, n_rows, float(before)), of_batch
-        row = room.parts[0]
-        row[self._look_coef] += room.coef[0]
-        row[self._look_shares] += row[self._shares]
-        room.look_ratios[:] = room.sums
         is_over = look_rounds == LONGEST_LOOK
         if memory.hold and not is_over:
             self._mix(room, memory, room.ratios)
@@ -510,7 +520,7 @@ class OneModelRounds(CompiledRound):
     def _look_back(self, model: OneModel, room: _Room, last_round: int, begun: _Begun | None) -> OneModel:
         """Return a model that nobody has seen yet with its look ended and the next one begun, given its last room."""
         arrays, memory, look = self.arrays_of(model), model.memory, self._sums_of(model)
-        found = self._ratio_pool.look(look, memory.excess, memory.slots, memory.slot_ratios[0], last_round)
+        found = self._ratio_pool.look(look, memory.excess, memory.regimes, memory.slot_ratios[0], last_round)
         row, prior = arrays.parts[0], memory.priors[0]
         if found.put is not None:
             prior = prior_of(found.slots.is_used)
@@ -545,37 +555,6 @@ class OneModelRounds(CompiledRound):
                 room.take_over(self.arrays_of(model))
         room.model = None
         return room
-
-    def _learn(
-        self, room: _Room, memory: PoolMemory, batch: FloatArray, starts: IntArray, steps: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Read the batch, judge the candidates by it, and make the learners' steps; return ratios of the batch."""
-        n_rows, (points, sums), scores = len(batch), *self._gradient_room
-        # With a small reference, sum the batch in the same way: if both are equal, so are their terms.
-        has_few = n_rows < MANY_ROWS and self._has_many_rows
-        likelihoods, *for_filters = self._filter_room
-        if n_rows > len(likelihoods):
-            likelihoods = np.empty((n_rows, likelihoods.shape[1]))
-        if n_rows > scores.size:
-            scores = np.empty((-(-n_rows // BLOCK), BLOCK))
-        ratios, slot_ratios = np.empty(n_rows), np.empty((self._n_slots, n_rows))
-        read_batches(
-            *(_FIRST, self._gradient_reference.blocks, _NO_BLOCKS if has_few else to_blocks(-batch), batch, starts),
-            *(room.coefs, room.n_learners, room.coef, memory.rows, self._factor, UNCUT),
-            *(points, scores, sums, room.gradients, ratios, slot_ratios),
-        )
-        filter_batches(
-            *(_FIRST, starts, ratios, slot_ratios, _NO_GIVEN, self.cuts, memory.factors, memory.priors),
-            *(_CAUTIOUS_PRIOR, room.parts, self._places, *_RATES, likelihoods, *for_filters, room.log_likelihoods),
-        )
-        self._learners.run(run_learners, _FIRST, room.gradients, room.of_learners, steps, room.for_learners)
-        return ratios, slot_ratios
-
-    def _weigh(self, room: _Room, memory: PoolMemory, look_rounds: int) -> float:
-        """Mix the candidates into the ratio of the reference; return how far it is from the mean of the look."""
-        evaluate_ratios_of_keys(_FIRST, self._reference.blocks, room.coef, UNCUT, room.ratio_blocks)
-        self._mix(room, memory, room.ratios, _NO_HOLD)
-        return float(add_to_look(room.pooled[0], room.look_ratios, look_rounds, room.sums))
 
     def _mix(
         self, arrays: OneModelArrays, memory: PoolMemory, ratios: FloatArray, hold: FloatArray | None = None
@@ -656,7 +635,7 @@ class OneModelRounds(CompiledRound):
             cautious=cautious,
             excess=memory.excess,
             hold=memory.hold,
-            slots=memory.slots,
+            slots=memory.regimes,
             look=self._sums_of(model),
             slot_ratios=memory.slot_ratios[0],
             given_ratios=np.empty((0, self._n_reference)),
@@ -671,7 +650,7 @@ class OneModelRounds(CompiledRound):
         sizes = self._sizes(learners[3].shape[1])
         arrays = OneModelArrays(np.zeros(OneModelArrays.count(sizes)), sizes)
         for written, read in zip(arrays.of_learners, learners, strict=True):
-            if read is not None:
+            if written is not None:
                 written[...] = read
         for name, values in zip(_OF_CAUTIOUS, pool.cautious.arrays, strict=True):
             part = self._layout.of(name, arrays.parts)[0]
@@ -694,11 +673,11 @@ class _Begun(NamedTuple):
 
 
 def _memory(
-    slots: Slots, excess: float, hold: float, before: FloatArray, prior: FloatArray, slot_ratios: FloatArray
+    regimes: Slots, excess: float, hold: float, before: FloatArray, prior: FloatArray, slot_ratios: FloatArray
 ) -> PoolMemory:
-    columns = slots.coefs, slots.shares, slots.n_merged[:, None], slots.use[:, None]
-    rows = np.concatenate(columns, axis=1)[None]
-    return PoolMemory(slots, excess, hold, before, rows, prior[None], slots.factors[None], slot_ratios[None])
+    columns = regimes.coefs, regimes.shares, regimes.n_merged[:, None].astype(np.float64), regimes.use[:, None]
+    slots: FloatArray = np.concatenate(columns, axis=1)[None]
+    return PoolMemory(regimes, excess, hold, before, slots, prior[None], regimes.factors[None], slot_ratios[None])
 
 
 @lru_cache(maxsize=64)

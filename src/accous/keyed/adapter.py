@@ -363,7 +363,7 @@ class KeyRunner:
         n_rows, likelihoods = starts[1:] - starts[:-1], stack.numbers[Number.LOG_LIKELIHOOD].copy()
         sizes = {n: shared.ratio.step_size_for(n) for n in set(n_rows.tolist())}
         step_sizes = np.array([sizes[n] for n in n_rows.tolist()])
-        shared.rounds.run(stack.arrays, active, features, starts, step_sizes)
+        shared.rounds.run(stack.arrays, active, features, starts, step_sizes, stack.arrays)
         if not np.isfinite(stack.coef).all():
             # Its limits hold for every number of a state, and its matrices may still be no squares of anything.
             raise impossible_state(names[int(np.isfinite(stack.coef).all(axis=1).argmin())])
