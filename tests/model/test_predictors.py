@@ -88,7 +88,7 @@ def test_the_fit_before_is_only_where_to_start(n_classes):
 
 
 def test_large_and_zero_scores():
-    steep = LinearPredictor(np.array([[1e6]]), np.array([0.0]), np.array(["a", "b"]))
+    steep = LinearPredictor(np.array([[1e6, 0.0]]), np.array(["a", "b"]))
     assert steep.predict_proba(np.array([[-1.0], [1.0]])).tolist() == [[1.0, 0.0], [0.0, 1.0]]
     assert steep.predict(np.array([[0.0]])).tolist() == ["a"]  # as in scikit-learn
 

@@ -25,7 +25,7 @@ __all__ = ["LAME", "T3A", "DoubleWeighting", "FrozenClassifier", "WindowRatio", 
 
 def with_scores(coefs: FloatArray, classes: NDArray[Any]) -> LinearPredictor:
     """Return a predictor of the class with the highest score; one row of coefficients per class, intercepts last."""
-    return LinearPredictor.of_coefs(coefs[1:] - coefs[:1] if len(classes) == 2 else coefs, classes)
+    return LinearPredictor(coefs[1:] - coefs[:1] if len(classes) == 2 else coefs, classes)
 
 
 class WindowRatio(RatioEstimator):

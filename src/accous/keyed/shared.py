@@ -100,7 +100,7 @@ class SharedModel:
 
     def predictor(self, coefs: FloatArray) -> LinearPredictor:
         """Return the predictor of a key."""
-        return LinearPredictor.of_coefs(coefs.copy(), self.classes, self.fixed.bounds)
+        return LinearPredictor(coefs.copy(), self.classes, bounds=self.fixed.bounds)
 
     def of_learned(self, X: FloatArray) -> FloatArray:
         """Return the probabilities of the predictor that learned from labels."""

@@ -686,8 +686,8 @@ class LinearPredictor:
 
     Attributes
     ----------
-    coef_ : array of shape (1 or n_classes, n_features)
-    intercept_ : array of shape (1 or n_classes,)
+    coefs : array of shape (1 or n_classes, n_features + 1)
+        The intercept is the last column.
     classes_ : array of shape (n_classes,)
     point : Point or None
         Where the fit ended, so that the next one can start there; None if there are few coefficients.
@@ -696,24 +696,21 @@ class LinearPredictor:
         lies beyond its range.
     """
 
-    coef_: FloatArray
-    intercept_: FloatArray
+    coefs: FloatArray
     classes_: NDArray[Any]
     point: Point | None = field(default=None, compare=False, repr=False)
     bounds: Bounds | None = field(default=None, compare=False, repr=False)
 
-    @classmethod
-    def of_coefs(cls, coefs: FloatArray, classes: NDArray[Any], bounds: Bounds | None = None) -> LinearPredictor:
-        """Make a predictor from coefficients whose last column is the intercept."""
-        # Copies, not views: their products then have the same bits after the model was saved and loaded.
-        predictor = cls(coefs[:, :-1].copy(), coefs[:, -1].copy(), classes, bounds=bounds)
-        predictor.__dict__["coefs"] = coefs
-        return predictor
+    # Copies, not views: their products then have the same bits after the model was saved and loaded.
+    @cached_property
+    def coef_(self) -> FloatArray:
+        """Coefficients of the columns, (1 or n_classes, n_features)."""
+        return self.coefs[:, :-1].copy()
 
     @cached_property
-    def coefs(self) -> FloatArray:
-        """Coefficients with the intercept as the last column."""
-        return np.concatenate((self.coef_, self.intercept_[:, None]), axis=1)
+    def intercept_(self) -> FloatArray:
+        """The last coefficients, (1 or n_classes,)."""
+        return self.coefs[:, -1].copy()
 
     def decision_function(self, X: FloatArray) -> FloatArray:
         """Return scores: one per row for two classes, otherwise one per row and class."""
@@ -787,23 +784,24 @@ class LogisticErm(LinearErm):
         start = None if previous is None else self._to_scaled(previous.coefs)
         coefs = solve_compiled(self._problem, weights, start)
         if coefs is not None:
-            return LinearPredictor.of_coefs(self._to_raw(coefs), self._classes, self._bounds)
+            return LinearPredictor(self._to_raw(coefs), self._classes, bounds=self._bounds)
         with one_blas_thread():
             if self._problem.axes is None:
                 coefs = solve(self._problem, weights, start)
-                return LinearPredictor.of_coefs(self._to_raw(coefs), self._classes, self._bounds)
+                return LinearPredictor(self._to_raw(coefs), self._classes, bounds=self._bounds)
             return self._descend(weights, previous)
 
     def restored(self, coef: FloatArray, intercept: FloatArray, point: Point | None) -> LinearPredictor:
         """Return a predictor that was fitted before, from its parts."""
-        return LinearPredictor(coef, intercept, self._classes, point, self._bounds)
+        coefs = np.concatenate((coef, intercept[:, None]), axis=1)
+        return LinearPredictor(coefs, self._classes, point, self._bounds)
 
     def _descend(self, weights: FloatArray, previous: LinearPredictor | None) -> LinearPredictor:
         # Departs from the paper: with many coefficients a round takes steps towards the optimum but does not reach it.
         effort = FULL if previous is None else ONE_ROUND
         point = descend_from(self._problem, weights, self._start(previous), effort)
         coefs = self._to_raw(self._problem.from_design(point.coefs))
-        return LinearPredictor(coefs[:, :-1], coefs[:, -1], self._classes, point, self._bounds)
+        return LinearPredictor(coefs, self._classes, point, self._bounds)
 
     def cross_fitted(self, weights: FloatArray, fitted: LinearPredictor, *, is_quick: bool = False) -> IntArray | None:
         """Return approximate leave-one-out predictions, or predictions from folds if the Hessian would be too large."""
