@@ -378,9 +378,21 @@ def mean_look(proportions, n_rounds=16, n_rows=80, ratios=ONES, before=ONES):
     return LookSums(n_rounds=n_rounds, n_rows=n_rows, before=before, **means)
 
 
+def find(slots, ratios, settled):
+    """The slot for a settled ratio, given those of the slots."""
+    return slots.find(np.array([distance(settled, each) for each in ratios]))
+
+
+def test_a_look_measures_all_its_distances():
+    pooled, before, settled, *others = np.random.default_rng(0).uniform(0.0, 2.0, (6, 131))
+    look = mean_look(shares(1), ratios=pooled, before=before)
+    expected = [distance(pooled, before), *(distance(settled, each) for each in (pooled, np.ones(131), *others))]
+    np.testing.assert_allclose(look.distances(settled, np.array(others)), expected, rtol=1e-13)
+
+
 def test_a_new_regime_takes_a_free_slot():
     slots = start_slots(3, 2)
-    slot, is_same = slots.find(np.zeros((3, 10)), ratio_on(0, 5))
+    slot, is_same = find(slots, np.zeros((3, 10)), ratio_on(0, 5))
     assert (slot, is_same) == (0, False)
     slots = slots.put(slot, np.array([1.0, 2.0]), shares(3), is_same=False).with_factors(slot, np.full(N_SHAPES, 2.0))
     assert slots.is_used.tolist() == [True, False, False]
@@ -388,20 +400,20 @@ def test_a_new_regime_takes_a_free_slot():
     np.testing.assert_array_equal(slots.factors[0], shares(3) / 2.0)
     assert slots.factors[1:].tolist() == [[0.0] * N_SHAPES] * 2
     ratios = np.array([ratio_on(0, 5), np.zeros(10), np.zeros(10)])
-    assert slots.find(ratios, ratio_on(5, 10)) == (1, False)
+    assert find(slots, ratios, ratio_on(5, 10)) == (1, False)
 
 
 def test_the_same_regime_is_the_nearest_slot_within_a_total_variation():
     slots = filled(3, 2)
     ratios = np.array([ratio_on(0, 5), ratio_on(0, 7), np.zeros(10)])
-    assert slots.find(ratios, ratio_on(0, 7)) == (1, True)
+    assert find(slots, ratios, ratio_on(0, 7)) == (1, True)
     assert distance(ratio_on(0, 6), ratio_on(0, 7)) < distance(ratio_on(0, 6), ratio_on(0, 5))
-    assert slots.find(ratios, ratio_on(0, 6)) == (1, True)
+    assert find(slots, ratios, ratio_on(0, 6)) == (1, True)
     # The last three rows take a share of the ratio, which is its distance. Free slots do not count as ratios.
     for share, expected in ((0.29, (1, True)), (0.31, (2, False)), (1.0, (2, False))):
         other = (1.0 - share) * ratio_on(0, 7) + share * ratio_on(7, 10)
         assert distance(other, ratio_on(0, 7)) == pytest.approx(share)
-        assert slots.find(ratios, other) == expected
+        assert find(slots, ratios, other) == expected
 
 
 def test_looks_at_the_same_regime_are_averaged_and_later_ones_keep_an_eighth():
@@ -426,7 +438,7 @@ def test_the_least_used_slot_is_forgotten_when_all_are_taken():
         proportions[N_SHAPES:] = np.eye(3)[used]
         slots = slots.after_look(mean_look(proportions), None, 16)
     ratios = np.array([ratio_on(0, 3), ratio_on(3, 6), ratio_on(6, 8)])
-    slot, is_same = slots.find(ratios, ratio_on(8, 10))
+    slot, is_same = find(slots, ratios, ratio_on(8, 10))
     assert (slot, is_same) == (1, False)
     slots = slots.put(slot, np.array([7.0, 7.0]), shares(4), is_same=False)
     assert slots.coefs[1].tolist() == [7.0, 7.0]
@@ -478,7 +490,7 @@ def test_only_the_latest_visits_are_kept_and_a_forgotten_regime_has_none():
     ids=["kept", "has moved", "is remembered already", "is the reference", "is not what the pool says"],
 )
 def test_which_looks_are_worth_keeping(look, settled, is_kept):
-    assert look.is_worth_keeping(settled) is is_kept
+    assert look.is_worth_keeping(look.distances(settled, np.zeros((0, 10)))) is is_kept
 
 
 def test_a_look_starts_from_nothing_and_means_are_over_its_rounds():
@@ -532,7 +544,7 @@ def test_a_look_that_ended_early_needs_rounds_and_rows_and_no_look_before(n_roun
     """The look before it was of another regime, or of the same one."""
     proportions = np.append(shares(2), (0.0, 0.0))
     look = mean_look(proportions, n_rounds, n_rows, ratio_on(5, 10), ratio_on(before, before + 5))
-    assert look.is_worth_keeping(ratio_on(5, 10)) is is_kept
+    assert look.is_worth_keeping(look.distances(ratio_on(5, 10), np.zeros((0, 10)))) is is_kept
     visits = filled(2, 2).after_look(look, 0, 100).visits.tolist()
     assert visits == ([[0, 101 - n_rounds, 100]] if n_rounds >= 8 and n_rows >= 16 else [])
 

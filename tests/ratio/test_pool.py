@@ -1,6 +1,7 @@
 """The pool of OnlineDensityRatio: regimes remembered, candidates of the user's own, and how it is held back."""
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from functools import partial
 from typing import Any
@@ -406,21 +407,50 @@ def test_models_that_run_together_have_the_bits_of_each_alone():
     for place, (ratio, age) in enumerate(zip(ratios, ages, strict=True)):
         for _ in range(age):
             ratio.partial_fit(rng.normal(0.3 * place, size=(2, 4)))
-    compiled, alone = ratios[0]._compiled, [ratio._compiled._copied(ratio._learned.model) for ratio in ratios]
+    compiled, alone = ratios[0]._compiled, [copied_arrays(ratio) for ratio in ratios]
     together = RoundArrays._make(map(stacked, zip(*alone, strict=True)))
     starts, steps, first = np.array([0, 1, 4, 11]), np.array([10.0, 12.0, 15.0]), np.zeros(1, dtype=np.int64)
     for _ in range(12):
         batch = 0.3 * rng.normal(size=(11, 5))
-        compiled.run(together, np.arange(3), batch, starts, steps)
+        compiled.run(together, np.arange(3), batch, starts, steps, together)
         pooled = compiled.pool(together, np.arange(3), compiled.ratios(together, np.arange(3)))
         for place, (model, rows) in enumerate(zip(alone, np.split(batch, starts[1:-1]), strict=True)):
-            compiled.run(model, first, rows, np.array([0, len(rows)]), steps[[place]])
+            compiled.run(model, first, rows, np.array([0, len(rows)]), steps[[place]], model)
             of_model = compiled.pool(model, first, compiled.ratios(model, first))
             np.testing.assert_array_equal(pooled[place], of_model[0])
             for found, wanted in zip(together, model, strict=True):
                 if wanted is not None:
                     inside = found[(place, *map(slice, wanted.shape[1:]))]
                     np.testing.assert_array_equal(inside, wanted[0])
+
+
+def test_copies_that_take_turns_have_the_bits_of_each_alone():
+    """They share the arrays that their rounds write into, also with another number of learners."""
+    rounds = [batches(60, seed=seed) for seed in (1, 2)]
+    young = OnlineDensityRatio().fit(NORMAL)
+    old = copy(young)
+    for batch in batches(70, seed=3):
+        old.partial_fit(batch)
+    alone = [copy(young), copy(old)]
+    for model, some in zip(alone, rounds, strict=True):
+        for batch in some:
+            model.partial_fit(batch)
+    in_turns = [copy(young), copy(old)]
+    with ThreadPoolExecutor(2) as pool:
+        for each in zip(*rounds, strict=True):
+            list(pool.map(lambda model, batch: model.partial_fit(batch), in_turns, each))
+    for found, wanted in zip(in_turns, alone, strict=True):
+        np.testing.assert_array_equal(found.reference_ratio_, wanted.reference_ratio_)
+        np.testing.assert_array_equal(found.learner_coefs_, wanted.learner_coefs_)
+
+
+def copied_arrays(ratio):
+    """The model of a ratio as arrays to write into."""
+    model = ratio._learned.model
+    of, memory = ratio._compiled.arrays_of(model._replace(numbers=model.numbers.copy())), model.memory
+    counts = of.n_rounds, of.largest_margins, of.log_likelihoods, of.n_learners
+    slots = memory.slots, memory.priors, np.array([memory.hold]), memory.factors, memory.slot_ratios
+    return RoundArrays(*counts, *of.of_learners[3:], of.parts, *slots)
 
 
 def stacked(parts):

@@ -519,8 +519,9 @@ def _remember(
 ) -> None:
     """Put the ratio of a key's look into a slot if it has settled, and note which slot was in use."""
     slots, put = slots_of(stack, key), None
-    if len(slots.use) and look.is_worth_keeping(settled):
-        put, is_same = slots.find(stack.slot_ratios[key], settled)
+    distances = look.distances(settled, stack.slot_ratios[key])
+    if len(slots.use) and look.is_worth_keeping(distances):
+        put, is_same = slots.find(distances[3:])
         slots = slots.put(put, look.coef, look.shape_shares(), is_same=is_same)
         stack.slot_coefs[key], stack.slot_shares[key] = slots.coefs, slots.shares
         stack.n_merged[key] = slots.n_merged

@@ -433,16 +433,28 @@ class LookSums:
         shares = self.proportions[:N_SHAPES]
         return np.asarray(shares / shares.sum())
 
-    def is_worth_keeping(self, from_before: float, to_pooled: float, to_one: float) -> bool:
-        """Whether these means show a regime that has settled, differs from the reference and is not only remembered.
+    def distances(self, settled: FloatArray, slot_ratios: FloatArray) -> FloatArray:
+        """Return the total variations that a look back depends on, given means over a look.
 
         Parameters
         ----------
-        from_before : float
-            Distance of the mean pooled ratio from that of the look before.
-        to_pooled, to_one : float
-            Distance of the ratio that a slot would hold from the mean pooled one, and from 1.
+        settled : array of shape (n_reference,)
+            The ratio that a slot would hold.
+        slot_ratios : array of shape (n_slots, n_reference)
+
+        Returns
+        -------
+        array of shape (3 + n_slots,)
+            From the mean pooled ratio to that of the look before; from the settled ratio to the pooled one, to 1, and
+            to each slot.
         """
+        found = np.empty(3 + len(slot_ratios))
+        measure_look(self.ratios, self.before, settled, slot_ratios, found)
+        return found
+
+    def is_worth_keeping(self, distances: FloatArray) -> bool:
+        """Whether these means show a regime that has settled, differs from the reference and is not only remembered."""
+        from_before, to_pooled, to_one = distances[:3].tolist()
         return (
             self.is_long_enough
             and (self.n_rounds < LONGEST_LOOK or from_before <= LARGEST_MOVE)
@@ -792,10 +804,9 @@ class RatioPool:
         """Return what a look back changes, given what it looks at; see `PoolState` and ``look_back``."""
         look, put, is_same = look.mean(), None, True
         excess = excess_after(excess, look)
-        shares, distances = look.shape_shares(), np.empty(3 + self.n_slots)
-        settled, _ = self._mixed(look.coef, shares)
-        measure_look(look.ratios, look.before, settled, slot_ratios, distances)
-        if self.n_slots and look.is_worth_keeping(*distances[:3].tolist()):
+        shares = look.shape_shares()
+        distances = look.distances(self._mixed(look.coef, shares)[0], slot_ratios)
+        if self.n_slots and look.is_worth_keeping(distances):
             put, is_same = slots.find(distances[3:])
             slots = slots.put(put, look.coef, shares, is_same=is_same)
             slot_ratios = slot_ratios.copy()
