@@ -312,7 +312,7 @@ def test_every_number_comes_back_to_its_place(adapter, state):
     assert n_visits == stack.n_visits[0]
     assert np.array_equal(read("<i4", n_visits, 3), stack.visits[0, :n_visits])
     for part in (stack.fitted, stack.checked):
-        assert np.array_equal(read("<u2", shape.n_sample), part[0])
+        assert np.array_equal(read("<f4", shape.n_weighing), part[0])
     assert not any(read("u1", -at % 8))
     assert np.array_equal(read("<f8", len(waiting[0]), shape.n_features + 3)[:, :-3], waiting[0].X)
     assert at == len(state)

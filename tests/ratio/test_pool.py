@@ -11,7 +11,8 @@ import pytest
 from sklearn.base import clone
 
 from accous import ULSIF, AdaptiveClassifier, LogisticRatio, NoShift, OnlineDensityRatio, SingleLearnerRatio
-from accous.core.pool import N_SHAPES
+from accous.core.kernels_pool import pool_references
+from accous.core.pool import N_CAUTIOUS, N_SHAPES
 from accous.core.round import RoundArrays
 from accous.exceptions import ParameterError
 from accous.streams import GaussianStream, SquareShift
@@ -399,6 +400,14 @@ def test_a_classifier_uses_them():
 # --- the compiled round of many models ----------------------------------------------------------------------
 
 
+def pooled_of(compiled, models):
+    active, n_reference = np.arange(len(models.n_rounds)), models.slot_ratios.shape[2]
+    pooled, ratios = np.empty((len(active), n_reference)), compiled._ratios_at(active, models.coef)
+    of_models = compiled.cuts, models.parts, compiled._places, N_CAUTIOUS, models.holds, models.slot_ratios
+    pool_references(active, ratios, *of_models, *compiled._pool_room, pooled)
+    return pooled
+
+
 @needs_compilation
 def test_models_that_run_together_have_the_bits_of_each_alone():
     rng, ages = np.random.default_rng(3), (17, 70, 260)  # none gets another learner within the rounds below
@@ -413,11 +422,10 @@ def test_models_that_run_together_have_the_bits_of_each_alone():
     for _ in range(12):
         batch = 0.3 * rng.normal(size=(11, 5))
         compiled.run(together, np.arange(3), batch, starts, steps, together)
-        pooled = compiled.pool(together, np.arange(3), compiled.ratios(together, np.arange(3)))
+        pooled = pooled_of(compiled, together)
         for place, (model, rows) in enumerate(zip(alone, np.split(batch, starts[1:-1]), strict=True)):
             compiled.run(model, first, rows, np.array([0, len(rows)]), steps[[place]], model)
-            of_model = compiled.pool(model, first, compiled.ratios(model, first))
-            np.testing.assert_array_equal(pooled[place], of_model[0])
+            np.testing.assert_array_equal(pooled[place], pooled_of(compiled, model)[0])
             for found, wanted in zip(together, model, strict=True):
                 if wanted is not None:
                     inside = found[(place, *map(slice, wanted.shape[1:]))]

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import boolean, float32, float64, int32, int64, types, uint16
+from numba import boolean, float32, float64, int32, int64, types
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray, IntArray
@@ -16,6 +16,7 @@ from accous.core.compiled import (
     IN2,
     IN3,
     KEYS,
+    OUT1,
     OUT2,
     OUT3,
     SINGLE2,
@@ -26,16 +27,13 @@ from accous.core.compiled import (
     kernel,
     merged,
 )
+from accous.core.kernels_pool import mix_all
+from accous.core.kernels_rows import evaluate_at
 
 # --- Compiled steps over many keys: scores of rows, one row at a time, and what the weights of each key show
 
 
 _LIMIT = 1e100  # as in `LinearPredictor`: changes no answer, and no sum overflows
-SHARE_STEPS = 512.0
-"""Steps per unit in which a key keeps the share of a reference row, of which 1 is the mean."""
-MOST_SHARE = 65535.0
-N_SHOWN = 4
-_SAMPLES = types.Array(uint16, 2, "C")
 
 
 @kernel(types.void, KEYS, IN2, IN3, OUT2, OUT2)
@@ -82,63 +80,162 @@ def score_rows_of_keys(
             probabilities[i, c] /= total
 
 
-@kernel(types.void, KEYS, IN1, IN2, float64, IN1, KEYS, _SAMPLES, OUT2, OUT2)
+_NOW, _CAUTIOUS, _OVER_LOOK = 0, 1, 2
+
+
+@kernel(
+    *(types.void, KEYS, KEYS, IN3, IN1, IN1, float64, float64, IN2, SINGLE2, KEYS, int64, int64, IN1, IN1, IN1, IN3),
+    *(OUT2, OUT1, OUT2, OUT2, OUT2, OUT2),
+)
 def weigh_keys(
-    active: IntArray,
+    places: IntArray,
+    keys: IntArray,
+    blocks: FloatArray,
+    cuts: FloatArray,
     base: FloatArray,
-    ratios: FloatArray,
+    uncut: float,
     max_ratio: float,
+    coef: FloatArray,
+    parts: SingleArray,
+    starts: IntArray,
+    n_all: int,
+    n_cautious: int,
+    holds: FloatArray,
     strengths: FloatArray,
-    sample: IntArray,
-    fitted: NDArray[Any],
+    look_rounds: FloatArray,
+    slots: FloatArray,
+    room: FloatArray,
+    shares: FloatArray,
+    ratios: FloatArray,
     weights: FloatArray,
+    shrunk: FloatArray,
     shown: FloatArray,
 ) -> None:
-    r"""Compute the importance weights of each active key, and what they show.
+    r"""Compute the pooled ratio and the importance weights of each key, those for a fit, and what they show.
 
     Parameters
     ----------
-    active : array of shape (n_active,)
+    places, keys : arrays of shape (n_here,)
+        The rows to write, and their keys.
+    blocks : array of shape (n_blocks, d, BLOCK)
+        Reference rows.
+    cuts : array of shape (n_shapes,)
     base : array of shape (n_reference,)
         Base weights.
-    ratios : array of shape (n_active, n_reference)
-    max_ratio : float
-        Larger ratios count as this value.
+    uncut, max_ratio : float
+        Larger ratios count as these values, before and after shapes are cut and mixed.
+    coef : array of shape (n_keys, d)
+    parts : array of shape (n_keys, n_parts)
+    starts : array of shape (5,)
+        Where proportions, cautious proportions, means of the shapes, and theta and proportions summed over the look
+        begin in a row of parts. The means are written.
+    n_all, n_cautious : int
+        Candidates, and cautious ones.
+    holds : array of shape (n_keys,)
+        How far the cautious ones are in use.
     strengths : array of shape (n_keys,)
         How far weights are shrunk for a fit.
-    sample : array of shape (n_sample,)
-        The reference rows whose shares a key keeps.
-    fitted : array of shape (n_keys, n_sample)
-        Shares that the predictor was fitted with.
-    weights : array of shape (n_active, n_reference)
-        :math:`b_i r_i \sum_j b_j / \sum_j b_j r_j`.
-    shown : array of shape (n_active, N_SHOWN)
-        Total variation from the base weights; effective rows; effective rows of the shrunk weights; total variation of
-        the shrunk weights from ``fitted``, over the sample.
+    look_rounds : array of shape (n_keys,)
+        Rounds of the look so far, if the pooled ratio is to be compared with the mean over them; else 0.
+    slots : array of shape (n_keys, n_slots, n_reference)
+    room, shares, ratios : arrays of shape (2, n_reference), (n_candidates,) and (n_blocks, BLOCK)
+        Workspace.
+    weights, shrunk : arrays of shape (n_active, n_reference)
+        :math:`b_i r_i \sum_j b_j / \sum_j b_j r_j`, and the same moved towards the base weights.
+    shown : array of shape (n_active, 5)
+        Total variation from the base weights; effective rows; those of the shrunk weights; the share of the weights in
+        the shrunk ones; total variation between the pooled ratio, not held back, and the mean over the look.
     """
-    n_rows = base.shape[0]
-    for a in range(active.shape[0]):
-        key = active[a]
-        of_key = weights[a]
-        for i in range(n_rows):
-            ratio = ratios[a, i]
-            of_key[i] = base[i] * (ratio if ratio < max_ratio else max_ratio)
-        total_base = _sum(base)
-        factor = total_base / _sum(of_key)
-        for i in range(n_rows):
-            of_key[i] *= factor
-        shown[a, 0] = 0.5 * _sum_of_changes(of_key, base) / total_base
-        n_effective = total_base * total_base / _sum_of_squares(of_key, base, 1.0)
-        share = n_effective / (n_effective + strengths[key])
-        shown[a, 1] = n_effective
-        shown[a, 2] = total_base * total_base / _sum_of_squares(of_key, base, share)
-        scale = n_rows / total_base
-        from_fitted = 0.0
-        for m in range(sample.shape[0]):
-            weight = of_key[sample[m]]
-            shrunk = share * weight + (1.0 - share) * base[sample[m]]
-            from_fitted += abs(scale * shrunk - fitted[key, m] / SHARE_STEPS)
-        shown[a, 3] = 0.5 * from_fitted / sample.shape[0]
+    total, n_rows, n_coefs = _sum(base), base.shape[0], coef.shape[1]
+    theta, means, pooled, other = np.empty(n_coefs), np.empty(cuts.shape[0]), room[0], room[1]
+    flat = ratios.reshape(-1)[:n_rows]
+    for h in range(keys.shape[0]):
+        a, key = places[h], keys[h]
+        shown[a, 4] = 0.0
+        for step in (_NOW, _OVER_LOOK, _CAUTIOUS):
+            if (step == _OVER_LOOK and look_rounds[key] == 0.0) or (step == _CAUTIOUS and holds[key] == 0.0):
+                continue
+            for c in range(n_all):
+                shares[c] = 0.0
+                if step == _NOW:
+                    shares[c] = parts[key, starts[0] + c]
+                elif step == _OVER_LOOK:
+                    shares[c] = parts[key, starts[4] + c] / look_rounds[key]
+                elif c < n_cautious:
+                    shares[c] = parts[key, starts[1] + c]
+            for j in range(n_coefs):
+                theta[j] = coef[key, j]
+                if step == _OVER_LOOK:
+                    theta[j] = parts[key, starts[3] + j] / look_rounds[key]
+            evaluate_at(blocks, theta, uncut, ratios)
+            mix_all(flat, cuts, shares, slots[key], means, other)
+            if step == _OVER_LOOK:
+                shown[a, 4] = 0.5 * _sum_of_changes(pooled, other) / n_rows
+                continue
+            for j in range(cuts.shape[0]):
+                parts[key, starts[2] + j] = means[j]
+            hold = holds[key] if step == _CAUTIOUS else 1.0
+            for i in range(n_rows):
+                pooled[i] = other[i] if step == _NOW else (1.0 - hold) * pooled[i] + hold * other[i]
+        _weigh(base, total, pooled, max_ratio, weights[a])
+        shown[a, 0] = 0.5 * _sum_of_changes(weights[a], base) / total
+        shown[a, 1] = total * total / _sum_of_squares(weights[a])
+        shown[a, 3] = share = shown[a, 1] / (shown[a, 1] + strengths[key])
+        _shrink(weights[a], base, share, shrunk[a])
+        shown[a, 2] = total * total / _sum_of_squares(shrunk[a])
+
+
+@kernel(
+    *(types.void, KEYS, KEYS, IN3, IN1, IN1, float64, float64, SINGLE2, IN3, IN2),
+    *(OUT1, OUT2, OUT1, OUT1),
+)
+def compare_weights(
+    places: IntArray,
+    keys: IntArray,
+    blocks: FloatArray,
+    cuts: FloatArray,
+    base: FloatArray,
+    uncut: float,
+    max_ratio: float,
+    weighings: SingleArray,
+    slots: FloatArray,
+    weights: FloatArray,
+    shares: FloatArray,
+    ratios: FloatArray,
+    before: FloatArray,
+    moved: FloatArray,
+) -> None:
+    """Compute weights of before, and how far those of now have moved from them.
+
+    Parameters
+    ----------
+    places, keys, blocks, cuts, base, uncut, max_ratio, slots : arrays and float
+        As for ``weigh_keys``.
+    weighings : array of shape (n_keys, n_weighing)
+        What the weights of before were made of.
+    weights : array of shape (n_active, n_reference)
+        Of now.
+    shares, ratios : arrays
+        As for ``weigh_keys``.
+    before : array of shape (n_reference,)
+        The weights of the last key are left there.
+    moved : array of shape (n_here,)
+        Total variations.
+    """
+    total, n_rows, n_all, last = _sum(base), base.shape[0], shares.shape[0], weighings.shape[1] - 1
+    n_coefs = last - n_all
+    theta, means = np.empty(n_coefs), np.empty(cuts.shape[0])
+    for h in range(keys.shape[0]):
+        key = keys[h]
+        for j in range(n_coefs):
+            theta[j] = weighings[key, j]
+        for c in range(n_all):
+            shares[c] = weighings[key, n_coefs + c]
+        evaluate_at(blocks, theta, uncut, ratios)
+        mix_all(ratios.reshape(-1)[:n_rows], cuts, shares, slots[key], means, before)
+        _weigh(base, total, before, max_ratio, before)
+        _shrink(before, base, np.float64(weighings[key, last]), before)
+        moved[h] = 0.5 * _sum_of_changes(weights[places[h]], before) / total
 
 
 @kernel(types.void, KEYS, KEYS, IN1, float64, OUT2, int64, int64, int64)
@@ -176,13 +273,20 @@ def count_rows_of_keys(
         numbers[n_recent_out, key] = decay * numbers[n_recent_out, key] + total / n_here
 
 
-@kernel(types.void, int64, IN1, KEYS, _SAMPLES)
-def sample_shares(key: int, weights: FloatArray, sample: IntArray, shares: NDArray[Any]) -> None:
-    """Write the shares of the sampled rows, in steps, to the row of a key; the mean share is 1."""
-    scale = SHARE_STEPS * weights.shape[0] / _sum(weights)
-    for m in range(sample.shape[0]):
-        steps = scale * weights[sample[m]] + 0.5
-        shares[key, m] = np.uint16(steps if steps < MOST_SHARE else MOST_SHARE)
+@inlined
+def _weigh(base: FloatArray, total: float, ratios: FloatArray, max_ratio: float, weights: FloatArray) -> None:
+    for i in range(base.shape[0]):
+        ratio = ratios[i]
+        weights[i] = base[i] * (ratio if ratio < max_ratio else max_ratio)
+    factor = total / _sum(weights)
+    for i in range(base.shape[0]):
+        weights[i] *= factor
+
+
+@inlined
+def _shrink(weights: FloatArray, base: FloatArray, share: float, shrunk: FloatArray) -> None:
+    for i in range(base.shape[0]):
+        shrunk[i] = share * weights[i] + (1.0 - share) * base[i]
 
 
 @inlined_sums
@@ -202,11 +306,10 @@ def _sum_of_changes(values: FloatArray, others: FloatArray) -> float:
 
 
 @inlined_sums
-def _sum_of_squares(values: FloatArray, others: FloatArray, share: float) -> float:
+def _sum_of_squares(values: FloatArray) -> float:
     total = 0.0
     for i in range(values.shape[0]):
-        value = share * values[i] + (1.0 - share) * others[i]
-        total += value * value
+        total += values[i] * values[i]
     return total
 
 
@@ -215,15 +318,15 @@ def _sum_of_squares(values: FloatArray, others: FloatArray, share: float) -> flo
 
 N_HEADER_WORDS = 5  # of eight bytes
 N_SIZES = 6
-_WORDS = tuple(types.Array(kind, 1, "C", readonly=True) for kind in (float64, float32, int32, uint16))
-_ROOM = tuple(types.Array(kind, 2, "C") for kind in (float64, float32, int32, uint16))
+_WORDS = tuple(types.Array(kind, 1, "C", readonly=True) for kind in (float64, float32, int32))
+_ROOM = tuple(types.Array(kind, 2, "C") for kind in (float64, float32, int32))
 _FLAGS = types.Array(boolean, 1, "C")
 _SINGLE_LIMITS = types.Array(float32, 2, "C", readonly=True)
 _RANGES = types.Array(int64, 2, "C", readonly=True)
 _OF_STACK = (
     *(OUT2, OUT2, OUT2, OUT2, OUT3),
     *(SINGLE2, SINGLE3, SINGLE3, SINGLE3, SINGLE2, types.Array(int32, 3, "C")),
-    *(_SAMPLES, _SAMPLES),
+    *(SINGLE2, SINGLE2),
     *(COUNTS, COUNTS, COUNTS, _FLAGS, _FLAGS),
 )
 
@@ -239,7 +342,6 @@ def read_states(
     doubles: FloatArray,
     singles: SingleArray,
     integers: NDArray[np.int32],
-    shares: NDArray[np.uint16],
     of_numbers: FloatArray,
     orders: FloatArray,
     of_parts: SingleArray,
@@ -260,8 +362,8 @@ def read_states(
     slots: SingleArray,
     changes: SingleArray,
     visits: NDArray[np.int32],
-    fitted: Any,
-    checked: Any,
+    fitted: SingleArray,
+    checked: SingleArray,
     n_learners: IntArray,
     n_visits: IntArray,
     n_changes: IntArray,
@@ -274,11 +376,11 @@ def read_states(
     ----------
     keys : array of shape (n_states,)
     sizes : array of shape (n_states, N_SIZES)
-        Learners, slots, visits and sizes of a change that are stored, and whether a predictor and its shares, and
-        shares of a comparison are.
+        Learners, slots, visits and sizes of a change that are stored, and whether a predictor and what its weights
+        were made of is, and what those of a comparison were.
     begins : array of shape (n_states,)
         Where each state begins, in words of eight bytes.
-    doubles, singles, integers, shares : arrays
+    doubles, singles, integers : arrays
         All states, one after the other, as numbers of each type.
     of_numbers : array of shape (4, n_numbers)
         Lowest and highest values, and 1 for numbers that may be NaN, and for those that are whole.
@@ -365,14 +467,11 @@ def read_states(
                 are_kept &= value >= 0 and (i > 0 or value < slots.shape[1])
                 visits[key, visit, i] = value
                 at += 1
-        at *= 2
         if is_moved[key]:
-            for i in range(fitted.shape[1]):
-                fitted[key, i] = shares[at + i]
+            are_kept &= _copy_weighing(singles, at, fitted[key], n_coefs, radius, rounding)
             at += fitted.shape[1]
         if is_checked[key]:
-            for i in range(checked.shape[1]):
-                checked[key, i] = shares[at + i]
+            are_kept &= _copy_weighing(singles, at, checked[key], n_coefs, radius, rounding)
         if not are_kept:
             return s
     return -1
@@ -405,6 +504,17 @@ def _copy(stored: Any, start: int, target: Any, low: float, high: float) -> bool
 
 
 @inlined
+def _copy_weighing(
+    stored: SingleArray, start: int, target: SingleArray, n_coefs: int, radius: float, rounding: float
+) -> bool:
+    """Copy what weights were made of: theta, proportions, and a share."""
+    last = target.shape[0] - 1
+    are_kept = _copy(stored, start, target[:n_coefs], -radius, radius)
+    are_kept &= _copy(stored, start + n_coefs, target[n_coefs:], 0.0, 1.0 + rounding)
+    return are_kept and _are_shares(target[n_coefs:last], rounding)
+
+
+@inlined
 def _are_shares(shares: SingleArray, rounding: float) -> bool:
     total = 0.0
     for i in range(shares.shape[0]):
@@ -417,7 +527,6 @@ def write_states(
     doubles: FloatArray,
     singles: SingleArray,
     integers: NDArray[np.int32],
-    shares: NDArray[np.uint16],
     sizes: IntArray,
     numbers: FloatArray,
     coef: FloatArray,
@@ -430,8 +539,8 @@ def write_states(
     slots: SingleArray,
     changes: SingleArray,
     visits: NDArray[np.int32],
-    fitted: Any,
-    checked: Any,
+    fitted: SingleArray,
+    checked: SingleArray,
     n_learners: IntArray,
     n_visits: IntArray,
     n_changes: IntArray,
@@ -442,7 +551,7 @@ def write_states(
 
     Parameters
     ----------
-    doubles, singles, integers, shares : arrays
+    doubles, singles, integers : arrays
         Views of the same room, one row for each key.
     sizes : array of shape (n_keys, N_SIZES + 1)
         Written: as in ``read_states``, and then the words of eight bytes in all.
@@ -477,15 +586,14 @@ def write_states(
             for i in range(3):
                 integers[key, at] = visits[key, visit, i]
                 at += 1
-        at *= 2
         if is_moved[key]:
-            at = _append(shares[key], at, fitted[key])
+            at = _append(singles[key], at, fitted[key])
         if is_checked[key]:
-            at = _append(shares[key], at, checked[key])
-        while at % 4 > 0:
-            shares[key, at] = 0
+            at = _append(singles[key], at, checked[key])
+        if at % 2 > 0:
+            singles[key, at] = 0.0
             at += 1
-        sizes[key, N_SIZES] = at // 4
+        sizes[key, N_SIZES] = at // 2
 
 
 @inlined

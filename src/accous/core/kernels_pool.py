@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from numba import float64, int64, types
 
 from accous.arrays import FloatArray, IntArray
@@ -194,11 +193,11 @@ def pool_reference(
     normalisers : array of shape (n_shapes,)
     pooled : array of shape (n_reference,)
     """
-    _mix_all(ratios, cuts, proportions, others, normalisers, pooled)
+    mix_all(ratios, cuts, proportions, others, normalisers, pooled)
 
 
 @merged
-def _mix_all(
+def mix_all(
     ratios: FloatArray,
     cuts: FloatArray,
     proportions: FloatArray,
@@ -206,6 +205,7 @@ def _mix_all(
     normalisers: FloatArray,
     pooled: FloatArray,
 ) -> None:
+    """Do what ``pool_reference`` does."""
     _average_shapes(ratios, cuts, normalisers)
     n_shapes = cuts.shape[0]
     _mix(ratios, cuts, proportions, normalisers, pooled)
@@ -239,7 +239,7 @@ def mix_references(
     """
     for a in range(keys.shape[0]):
         row = ratios[a, : pooled.shape[1]]
-        _mix_all(row, cuts, proportions[a], slots[keys[a]], normalisers[a], pooled[a])
+        mix_all(row, cuts, proportions[a], slots[keys[a]], normalisers[a], pooled[a])
 
 
 @kernel(types.void, IN1, IN2, IN2, IN1, IN1, IN2, IN1, float64, OUT1)
@@ -279,11 +279,12 @@ def pool_rows(
         pooled[i] = min(max(1.0 + total, 0.0), max_ratio)
 
 
-def _pool_references(
+@kernel(types.void, KEYS, IN2, IN1, OUT2, _PLACES, types.int64, IN1, IN3, OUT1, OUT1, OUT1, OUT2)
+def pool_references(
     active: IntArray,
     ratios: FloatArray,
     cuts: FloatArray,
-    parts: AnyFloats,
+    parts: FloatArray,
     places: IntArray,
     n_cautious: int,
     holds: FloatArray,
@@ -321,7 +322,7 @@ def _pool_references(
             parts[key, places[0, 4] + j] = means[j]
         _mix(row, cuts, shares, means, mixed)
         for k in range(slots.shape[1]):
-            share = np.float64(parts[key, places[0, 3] + n_shapes + k])
+            share = parts[key, places[0, 3] + n_shapes + k]
             if share > 0.0:
                 for i in range(mixed.shape[0]):
                     mixed[i] += share * (slots[key, k, i] - 1.0)
@@ -332,12 +333,6 @@ def _pool_references(
             _mix(row, cuts, shares, means, held)
             for i in range(mixed.shape[0]):
                 mixed[i] = (1.0 - hold) * mixed[i] + hold * held[i]
-
-
-pool_references, pool_references_of_keys = (
-    kernel(types.void, KEYS, IN2, IN1, parts, _PLACES, types.int64, IN1, IN3, OUT1, OUT1, OUT1, OUT2)(_pool_references)
-    for parts in (OUT2, SINGLE2)
-)
 
 
 @kernel(types.boolean, IN1, IN1, OUT1, int64, float64, int64, int64, int64, int64, OUT1)

@@ -423,11 +423,17 @@ def evaluate_ratios_of_keys(
 ) -> None:
     """Compute the ratios of all reference rows for the theta of each active key, (n_active, n_blocks, BLOCK)."""
     for a in range(active.shape[0]):
-        _score(blocks, coef[active[a]], ratios[a])
-        for block in range(blocks.shape[0]):
-            for i in range(BLOCK):
-                ratio = _exp(-ratios[a, block, i])
-                ratios[a, block, i] = ratio if ratio < max_ratio else max_ratio
+        evaluate_at(blocks, coef[active[a]], max_ratio, ratios[a])
+
+
+@merged
+def evaluate_at(blocks: FloatArray, coef: FloatArray, max_ratio: float, ratios: FloatArray) -> None:
+    """Compute the ratios of all reference rows at a theta, (n_blocks, BLOCK)."""
+    _score(blocks, coef, ratios)
+    for block in range(blocks.shape[0]):
+        for i in range(BLOCK):
+            ratio = _exp(-ratios[block, i])
+            ratios[block, i] = ratio if ratio < max_ratio else max_ratio
 
 
 @kernel(types.void, IN3, IN1, int64, OUT2, OUT1)

@@ -5,21 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray
 from accous.core.compiled import SingleArray
 from accous.core.ensemble import EnsembleSettings, NarrowReference
+from accous.core.kernels_keys import compare_weights, weigh_keys
 from accous.core.kernels_pool import mix_references
-from accous.core.kernels_rows import total_variation
+from accous.core.kernels_rows import BLOCK
 from accous.core.pool import (
     LARGEST_MOVE,
-    LEAST_ROWS,
     LONGEST_LOOK,
     N_CAUTIOUS,
     N_SHAPES,
+    UNCUT,
     Filters,
     LookSums,
     Slots,
@@ -97,8 +98,6 @@ class KeyShape:
         Rows of the predictor's coefficients.
     n_slots : int
     n_reference : int
-    n_sample : int
-        Reference rows whose shares a key keeps.
     most_changes : int
         Sizes of a change in progress that a key keeps.
     """
@@ -108,13 +107,17 @@ class KeyShape:
     n_scores: int
     n_slots: int
     n_reference: int
-    n_sample: int
     most_changes: int
 
     @property
     def n_candidates(self) -> int:
         """Candidates of the pool: shapes, then slots."""
         return N_SHAPES + self.n_slots
+
+    @property
+    def n_weighing(self) -> int:
+        """Numbers that weights for a fit are made of: theta, proportions in use, and the share of the weights."""
+        return self.n_coefs + self.n_candidates + 1
 
     @property
     def n_triangle(self) -> int:
@@ -168,12 +171,12 @@ class KeyStack:
         As in `accous.core.pool.Slots`.
     predictors : array of shape (n_keys, n_scores, n_features + 1)
         The adapted predictor; that of a key that has not moved is the fixed one.
-    fitted, checked : arrays of shape (n_keys, n_sample)
-        Shares that the predictor was fitted with, and shares at the last comparison.
+    fitted, checked : arrays of shape (n_keys, n_weighing)
+        What the weights of the last fit, and those of the last comparison were made of.
     n_learners, n_visits, n_changes : arrays of shape (n_keys,)
         How many of them are in use.
     is_moved, is_checked : arrays of shape (n_keys,)
-        Whether the predictor is another one than the fixed one, and whether shares of a comparison are kept.
+        Whether the predictor is another one than the fixed one, and whether it was compared with it.
     priors : array of shape (n_keys, n_candidates)
         Computed, like all that follows.
     holds : array of shape (n_keys,)
@@ -194,8 +197,8 @@ class KeyStack:
     changes: SingleArray
     visits: np.ndarray[tuple[int, int, int], np.dtype[np.int32]]
     predictors: FloatArray
-    fitted: np.ndarray[tuple[int, int], np.dtype[np.uint16]]
-    checked: np.ndarray[tuple[int, int], np.dtype[np.uint16]]
+    fitted: SingleArray
+    checked: SingleArray
     n_learners: IntArray
     n_visits: IntArray
     n_changes: IntArray
@@ -250,12 +253,13 @@ class KeyStack:
         others = self.visits, self.fitted, self.checked, self.n_learners, self.n_visits, self.n_changes
         return (*doubles, *singles, *others, self.is_moved, self.is_checked)
 
-    @cached_property
-    def filters(self) -> tuple[tuple[SingleArray, ...], tuple[SingleArray, ...]]:
-        """Weights, posteriors, counts and proportions of all filters, and of the cautious ones."""
-        names = "weights", "posteriors", "counts", "proportions"
-        cautious = tuple(self.parts[f"cautious_{name}"] for name in names)
-        return (self.parts["filter_weights"], *(self.parts[name] for name in names[1:])), cautious
+    def proportions(self, keys: IntArray) -> FloatArray:
+        """Return the proportions of the candidates in use of some keys."""
+        hold, found = self.holds[keys][:, None], self.parts["proportions"][keys].astype(np.float64)
+        if hold.any():
+            found *= 1.0 - hold
+            found[:, :N_CAUTIOUS] += hold * self.parts["cautious_proportions"][keys]
+        return found
 
     @cached_property
     def slot_coefs(self) -> SingleArray:
@@ -301,8 +305,8 @@ def make_stack(shape: KeyShape, n_keys: int, most_learners: int) -> KeyStack:
         changes=np.zeros((n_keys, shape.most_changes), dtype=np.float32),
         visits=np.zeros((n_keys, MOST_VISITS * n_slots, 3), dtype=np.int32),
         predictors=np.zeros((n_keys, shape.n_scores, shape.n_features + 1)),
-        fitted=np.zeros((n_keys, shape.n_sample), dtype=np.uint16),
-        checked=np.zeros((n_keys, shape.n_sample), dtype=np.uint16),
+        fitted=np.zeros((n_keys, shape.n_weighing), dtype=np.float32),
+        checked=np.zeros((n_keys, shape.n_weighing), dtype=np.float32),
         n_learners=np.zeros(n_keys, dtype=np.int64),
         n_visits=np.zeros(n_keys, dtype=np.int64),
         n_changes=np.zeros(n_keys, dtype=np.int64),
@@ -318,6 +322,14 @@ def make_stack(shape: KeyShape, n_keys: int, most_learners: int) -> KeyStack:
 # --- The rounds of keys: those of `accous.core.round`, and what is computed before the first one
 
 
+class Weighed(NamedTuple):
+    """What `KeyRounds.weigh` writes for some keys; see `accous.core.kernels_keys.weigh_keys`."""
+
+    weights: FloatArray
+    shrunk: FloatArray
+    shown: FloatArray
+
+
 class KeyRounds(CompiledRound):
     """Runs the rounds of keys that share a reference.
 
@@ -328,6 +340,8 @@ class KeyRounds(CompiledRound):
         The reference rows that gradients are summed over.
     reference : NarrowReference
         All reference rows.
+    base_weight : array of shape (n_reference,)
+        Of its rows.
     max_ratio : float
     shape : KeyShape
     """
@@ -337,6 +351,7 @@ class KeyRounds(CompiledRound):
         settings: EnsembleSettings,
         gradient_reference: NarrowReference,
         reference: NarrowReference,
+        base_weight: FloatArray,
         max_ratio: float,
         shape: KeyShape,
     ) -> None:
@@ -344,6 +359,12 @@ class KeyRounds(CompiledRound):
             settings, gradient_reference, reference, max_ratio, shape.layout, shape.n_slots, is_single=True
         )
         self._shape = shape
+        self._weighing = reference.blocks, self.cuts, np.ascontiguousarray(base_weight), UNCUT, max_ratio
+        names = "proportions", "cautious_proportions", "means", "look_coef", "look_proportions"
+        self._starts = np.array([shape.layout.parts[name][0] for name in names])
+        n_blocks, n_reference = len(reference.blocks), len(reference.features)
+        self._shares, self._ratio_room = np.empty(shape.n_candidates), np.empty((n_blocks, BLOCK))
+        self._weight_room = np.empty((2, n_reference))
         # By the number of slots in use: free ones come last.
         self._priors = np.array([prior_of(np.arange(shape.n_slots) < n) for n in range(shape.n_slots + 1)])
 
@@ -376,7 +397,9 @@ class KeyRounds(CompiledRound):
         keys, slots = (np.ascontiguousarray(each) for each in np.nonzero(stack.n_merged))
         stack.priors[:] = self._priors[np.bincount(keys, minlength=len(stack))]
         self.restore_slots(stack, keys, slots)
-        stack.holds[:] = [hold_for(excess) for excess in stack.numbers[Number.EXCESS].tolist()]
+        stack.holds[:] = 0.0
+        for key in np.flatnonzero(stack.numbers[Number.EXCESS] > 0.0).tolist():
+            stack.holds[key] = hold_for(float(stack.numbers[Number.EXCESS, key]))
 
     def restore_slots(self, stack: KeyStack, keys: IntArray, slots: IntArray) -> None:
         """Compute the ratios of some slots, and what they multiply the shapes by."""
@@ -387,6 +410,52 @@ class KeyRounds(CompiledRound):
         shares[:, :N_SHAPES] = content[:, self._shape.n_coefs : -2]
         stack.slot_ratios[keys, slots], means = self.mixtures(stack, keys, np.ascontiguousarray(coefs), shares)
         stack.factors[keys, slots] = shares[:, :N_SHAPES] / means
+
+    def weigh(
+        self,
+        stack: KeyStack,
+        places: IntArray,
+        keys: IntArray,
+        strengths: FloatArray,
+        look_rounds: FloatArray,
+        weighed: Weighed,
+    ) -> None:
+        """Weigh the reference by the pooled ratios of some keys, and write it to some places.
+
+        Parameters
+        ----------
+        stack : KeyStack
+        places, keys : arrays of shape (n_here,)
+        strengths : array of shape (n_keys,)
+            How far weights are shrunk.
+        look_rounds : array of shape (n_keys,)
+            Rounds of the look, where the ratio is to be compared with the mean over it; else 0.
+        weighed : Weighed
+        """
+        n_all = self._shape.n_candidates
+        of_stack = stack.coef, stack.singles, self._starts, n_all, N_CAUTIOUS, stack.holds, strengths, look_rounds
+        room = self._weight_room, self._shares, self._ratio_room
+        weigh_keys(places, keys, *self._weighing, *of_stack, stack.slot_ratios, *room, *weighed)
+
+    def compare(
+        self, stack: KeyStack, places: IntArray, keys: IntArray, weighings: SingleArray, weights: FloatArray
+    ) -> tuple[list[float], FloatArray]:
+        """Return how far weights of some keys have moved from those of before, and those before of the last key.
+
+        Parameters
+        ----------
+        stack : KeyStack
+        places, keys : arrays of shape (n_here,)
+            Rows of ``weights``, and their keys.
+        weighings : array of shape (n_keys, n_weighing)
+            What the weights of before were made of.
+        weights : array of shape (n_active, n_reference)
+        """
+        before, moved = np.empty(weights.shape[1]), np.empty(len(keys))
+        room = self._shares, self._ratio_room
+        compare_weights(places, keys, *self._weighing, weighings, stack.slot_ratios, weights, *room, before, moved)
+        found: list[float] = moved.tolist()
+        return found, before
 
     def mixtures(
         self, stack: KeyStack, keys: IntArray, coefs: FloatArray, proportions: FloatArray
@@ -426,8 +495,8 @@ def slots_of(stack: KeyStack, key: int) -> Slots:
 
 
 def end_looks(
-    stack: KeyStack, active: IntArray, n_rows: IntArray, pooled: FloatArray, before: FloatArray, rounds: KeyRounds
-) -> list[int]:
+    stack: KeyStack, active: IntArray, n_rows: IntArray, moved: FloatArray, before: FloatArray, rounds: KeyRounds
+) -> IntArray:
     """Note a round of some keys in their looks, end those that are over, and return the places of these keys.
 
     Parameters
@@ -435,8 +504,8 @@ def end_looks(
     stack : KeyStack
     active, n_rows : arrays of shape (n_active,)
         The keys, and the rows of their batches.
-    pooled : array of shape (n_active, n_reference)
-        Their pooled ratios, not held back.
+    moved : array of shape (n_active,)
+        How far their pooled ratios have moved from the mean over their looks.
     before : array of shape (n_keys,)
         The log likelihoods of all looks before this round.
     rounds : KeyRounds
@@ -445,7 +514,7 @@ def end_looks(
     of_rounds, of_rows, likelihoods, all_rounds = (
         numbers[each] for each in (Number.LOOK_ROUNDS, Number.LOOK_ROWS, Number.LOG_LIKELIHOOD, Number.N_ROUNDS)
     )
-    left = _left_looks(stack, active, pooled, rounds)
+    left = np.flatnonzero(moved > LARGEST_MOVE)
     proportions = stack.parts["proportions"][places]
     if len(left):
         # The look ends before this round, which begins the next one.
@@ -460,18 +529,7 @@ def end_looks(
     whole = np.flatnonzero(of_rounds[places] == LONGEST_LOOK)
     if len(whole):
         _look_back(stack, active[whole], all_rounds[active[whole]], rounds)
-    return [*left.tolist(), *whole.tolist()]
-
-
-def _left_looks(stack: KeyStack, active: IntArray, pooled: FloatArray, rounds: KeyRounds) -> IntArray:
-    """Return the places of the active keys whose pooled ratio has moved away from the mean over their look."""
-    chosen = np.flatnonzero(stack.numbers[Number.LOOK_ROWS][stack.places(active)] >= LEAST_ROWS)
-    if len(chosen) == 0:
-        return chosen
-    coefs, proportions = _means(stack, active[chosen])
-    means, _ = rounds.mixtures(stack, active[chosen], coefs, proportions)
-    moved = [total_variation(pooled[place], mean) for place, mean in zip(chosen.tolist(), means, strict=True)]
-    return chosen[np.array(moved) > LARGEST_MOVE]
+    return np.concatenate((left, whole))
 
 
 def _means(stack: KeyStack, keys: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -546,6 +604,8 @@ def _filters(stack: KeyStack, key: int) -> Filters:
 def _last_visits(slots: Slots) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
     """Return the last few visits of each slot, in their order."""
     visits = slots.visits
+    if np.bincount(visits[:, 0], minlength=1).max() <= MOST_VISITS:
+        return visits
     is_kept = np.zeros(len(visits), dtype=np.bool_)
     for slot in range(len(slots.use)):
         is_kept[np.flatnonzero(visits[:, 0] == slot)[-MOST_VISITS:]] = True

@@ -33,7 +33,6 @@ from accous.core.kernels_pool import (
     filter_batches,
     filter_batches_of_keys,
     pool_references,
-    pool_references_of_keys,
 )
 from accous.core.kernels_rows import BLOCK, evaluate_ratios_of_keys, read_batches, read_batches_of_keys, to_blocks
 from accous.core.pool import (
@@ -56,7 +55,6 @@ from accous.core.pool import (
     Slots,
     cautious_prior,
     hold_for,
-    mixed_shapes,
     prior_of,
     shape_cuts,
 )
@@ -301,41 +299,11 @@ class CompiledRound:
         self._learners.run(run_learners_of, active, gradients, models.of_learners, steps, of_learners)
         return ratios, slot_ratios
 
-    def ratios(self, models: RoundArrays, active: IntArray) -> FloatArray:
-        """Return the ratios of the reference at the theta of each active model, with padding."""
-        return self._ratios_at(active, models.coef)
-
     def _ratios_at(self, indices: IntArray, coefs: FloatArray) -> FloatArray:
         blocks = self._reference.blocks
         ratios = np.empty((len(indices), blocks.shape[0], BLOCK))
         evaluate_ratios_of_keys(indices, blocks, coefs, UNCUT, ratios)
         return ratios.reshape(len(indices), blocks.shape[0] * BLOCK)
-
-    def ratios_at(self, coef: FloatArray) -> FloatArray:
-        """Return the ratios of the reference at a theta."""
-        return self._ratios_at(_FIRST, coef[None])[0, : self._n_reference]
-
-    def pool(
-        self, models: RoundArrays, active: IntArray, ratios: FloatArray, holds: FloatArray | None = None
-    ) -> FloatArray:
-        """Return the pooled ratio of the reference, (n_active, n_reference), given what ``ratios`` returns.
-
-        It is that in use, unless ``holds`` says how far the pools are to be held back.
-        """
-        holds = models.holds if holds is None else holds
-        pooled = np.empty((len(active), self._n_reference))
-        pool = pool_references_of_keys if self._is_single else pool_references
-        pool(
-            *(active, ratios, self.cuts, models.parts, self._places, N_CAUTIOUS, holds, models.slot_ratios),
-            *(*self._pool_room, pooled),
-        )
-        return pooled
-
-    def ratios_of_slot(self, slot: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return a slot's ratios of the reference, and what it multiplies the shapes by."""
-        coef, shares = slot[: self._n_coefs], np.ascontiguousarray(slot[self._n_coefs :])
-        mixed, means = mixed_shapes(self.ratios_at(coef), self.cuts, shares)
-        return mixed, shares / means
 
 
 # --- One model, in double precision: every round makes a new state, and the one before stays as it was

@@ -27,9 +27,10 @@ from accous.keyed.rounds import (
     join_rows,
     keys_to_look_at,
     look_at_inputs,
-    pool_references,
+    new_weighed,
     start_fits,
     update_fits,
+    weigh_references,
 )
 from accous.keyed.shared import (
     KeyEvent,
@@ -151,15 +152,11 @@ def read_key(shared: SharedModel, stack: KeyStack, key: int, name: Any) -> KeyRe
 
 def _weights(shared: SharedModel, stack: KeyStack, key: int) -> FloatArray:
     """Return the weights of the reference at a key's theta."""
-    active = np.array([key])
-    means = stack.parts["means"][key].copy()
-    pooled = np.minimum(
-        shared.rounds.pool(stack.arrays, active, shared.rounds.ratios(stack.arrays, active))[0], shared.max_ratio
-    )
+    active, means, none = np.array([key]), stack.parts["means"][key].copy(), np.zeros(len(stack))
+    weighed = new_weighed(shared, 1)
+    shared.rounds.weigh(stack, np.zeros(1, dtype=np.int64), active, none, none, weighed)
     stack.parts["means"][key] = means
-    base = shared.rules.base_weight
-    weights = base * pooled
-    return np.asarray(weights * (base.sum() / weights.sum()))
+    return weighed.weights[0]
 
 
 def drift_of(weights: FloatArray, base: FloatArray) -> float:
@@ -321,7 +318,7 @@ class KeyRunner:
             rows = form.unpack(stored, stack, keys, [names[key] for key in known])
             for key, matrix in zip(known, rows, strict=True):
                 waiting[key] = KeyedRows.from_matrix(matrix) if len(matrix) else self._no_rows
-            stack.fitted[keys[~stack.is_moved[keys]]] = shared.base_shares[0]
+            stack.fitted[keys[~stack.is_moved[keys]]] = shared.base_weighing
         if len(known) < len(states):
             self._start(stack, np.array([key for key, state in enumerate(states) if state is None]))
         shared.rounds.restore(stack)
@@ -337,7 +334,7 @@ class KeyRunner:
         stack.clear(keys)
         self._shared.rounds.start(stack, keys)
         start_fits(self._shared, stack, keys)
-        stack.fitted[keys] = self._shared.base_shares
+        stack.fitted[keys] = self._shared.base_weighing
         for number in (Number.NEWEST_TIME, Number.CLOSED_TIME, Number.ROUND_TIME):
             stack.numbers[number, keys] = np.nan
 
@@ -367,8 +364,7 @@ class KeyRunner:
         if not np.isfinite(stack.coef).all():
             # Its limits hold for every number of a state, and its matrices may still be no squares of anything.
             raise impossible_state(names[int(np.isfinite(stack.coef).all(axis=1).argmin())])
-        pooled = pool_references(shared, stack, active, n_rows, likelihoods)
-        update_fits(shared, stack, active, pooled)
+        update_fits(shared, stack, active, weigh_references(shared, stack, active, n_rows, likelihoods))
         count_round(stack, active, starts, is_long)
         due = keys_to_look_at(stack, active)
         return look_at_inputs(shared, stack, due, names) + _vetoes(stack, was_held, names)

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accous.arrays import BoolArray, FloatArray, IntArray
-from accous.core.kernels_keys import N_SHOWN, SHARE_STEPS, count_rows_of_keys, sample_shares, weigh_keys
-from accous.core.kernels_rows import total_variation
-from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, Number, end_looks, slots_of
+from accous.core.kernels_keys import count_rows_of_keys
+from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, Number, Weighed, end_looks, slots_of
+from accous.core.pool import LEAST_ROWS
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftEvent, DriftLog, main_columns, shares
 from accous.exceptions import ParameterError
 from accous.keyed.shared import KeyEvent, SharedModel
 from accous.model.round import SMALLEST_SHIFT, check_fit, is_check_due, refit_limit
-from accous.model.safeguards import FIRST_STRENGTH, Check, Fit, Veto, shrink
+from accous.model.safeguards import FIRST_STRENGTH, Check, Fit, Veto
 from accous.model.watching import LOOK_DECAY, ROUND_DECAY, parts_of_coef
 from accous.text import require_choice, require_integer, require_number_or
 from accous.threads import one_blas_thread
@@ -450,89 +450,132 @@ def start_fits(shared: SharedModel, stack: KeyStack, keys: IntArray) -> None:
     numbers[Number.SHARE, keys] = 0.0 if shared.rules.has_safeguards else 1.0
 
 
-def update_fits(shared: SharedModel, stack: KeyStack, active: IntArray, pooled: FloatArray) -> None:
-    """Weigh the reference of each active key by its pooled ratio; refit and compare where it is due."""
+def new_weighed(shared: SharedModel, n_keys: int) -> Weighed:
+    """Return room for the weights of some keys."""
+    weights = np.empty((2, n_keys, shared.shape.n_reference))
+    return Weighed(weights[0], weights[1], np.empty((n_keys, 5)))
+
+
+def weigh_references(
+    shared: SharedModel, stack: KeyStack, active: IntArray, n_rows: IntArray, likelihoods: FloatArray
+) -> Weighed:
+    """Weigh the reference by the pooled ratio of each active key; look back at pools whose look is over.
+
+    ``likelihoods`` are those of the looks of all keys before the round.
+    """
+    numbers, weighed, none = stack.numbers, new_weighed(shared, len(active)), np.zeros(len(stack))
+    strengths = numbers[Number.STRENGTH] if shared.rules.has_safeguards else none
+    look_rounds = np.where(numbers[Number.LOOK_ROWS] >= LEAST_ROWS, numbers[Number.LOOK_ROUNDS], 0.0)
+    shared.rounds.weigh(stack, np.arange(len(active)), active, strengths, look_rounds, weighed)
+    looked = end_looks(stack, active, n_rows, weighed.shown[:, 4], likelihoods, shared.rounds)
+    if len(looked):
+        shared.rounds.weigh(stack, looked, active[looked], strengths, none, weighed)
+    return weighed
+
+
+def update_fits(shared: SharedModel, stack: KeyStack, active: IntArray, weighed: Weighed) -> None:
+    """Refit and compare the predictor of each active key where it is due, given the weights of the reference."""
     rules, numbers = shared.rules, stack.numbers
-    weights, shown = np.empty(pooled.shape), np.empty((len(active), N_SHOWN))
-    strengths = numbers[Number.STRENGTH] if rules.has_safeguards else np.zeros(numbers.shape[1])
-    weigh_keys(
-        active,
-        rules.base_weight,
-        pooled,
-        shared.max_ratio,
-        strengths,
-        shared.sample,
-        stack.fitted,
-        weights,
-        shown,
-    )
-    n_rows = shared.shape.n_reference
-    # Plain numbers: with few keys this takes less time than a dozen calls of numpy, with many not much more.
-    for place, (key, (distance, n_effective, n_shrunk, moved)) in enumerate(
-        zip(active.tolist(), shown.tolist(), strict=True)
-    ):
-        numbers[Number.EFFECTIVE_ROWS, key] = n_effective
-        share = _share_in_use(stack, key, distance) if rules.has_safeguards else 1.0
-        numbers[Number.SHARE, key] = share
-        if share == 0.0 or rules.guard.name == "off":
-            _fall_back(shared, stack, key)
-            continue
-        is_due = _is_refit_due(shared, stack, key, n_shrunk / n_rows, moved)
-        # Without a refit since the last comparison there is nothing to compare.
-        if is_due or (rules.has_safeguards and numbers[Number.N_REFITS, key] > numbers[Number.VETO_REFITS, key]):
-            _fit_and_check(shared, stack, key, weights[place], is_due=is_due)
-
-
-def _share_in_use(stack: KeyStack, key: int, distance: float) -> float:
-    """Return how far the ratio counts: 0 if the weights say that there is nothing to adapt to."""
-    if distance < SMALLEST_SHIFT:
-        return 0.0
-    hold, (filters, cautious) = float(stack.holds[key]), stack.filters
-    share = 1.0 - float(filters[-1][key, 0])
-    return share if hold == 0.0 else (1.0 - hold) * share + hold * (1.0 - float(cautious[-1][key, 0]))
-
-
-def _fall_back(shared: SharedModel, stack: KeyStack, key: int) -> None:
-    """Put the fixed predictor in the place of the adapted one: there is nothing to adapt to."""
-    numbers = stack.numbers[:, key]
-    stack.is_moved[key] = stack.is_checked[key] = False
-    stack.fitted[key] = shared.base_shares[0]
-    numbers[Number.IS_HELD] = shared.rules.guard.holds(0.0, 0.0)
-    numbers[Number.VETO_EXCESS] = numbers[Number.VETO_ERROR] = 0.0
-    numbers[Number.VETO_ROUND], numbers[Number.VETO_REFITS] = numbers[Number.N_ROUNDS], numbers[Number.N_REFITS]
-
-
-def _is_refit_due(shared: SharedModel, stack: KeyStack, key: int, effective_share: float, moved: float) -> bool:
-    refit = shared.rules.refit
-    if isinstance(refit, str):
-        return refit == "always" or moved > float(refit_limit(shared.rules.erm, effective_share))
-    return bool(stack.numbers[Number.N_ROUNDS, key] - stack.numbers[Number.LAST_REFIT, key] >= int(refit))
-
-
-def _fit_and_check(shared: SharedModel, stack: KeyStack, key: int, weights: FloatArray, *, is_due: bool) -> None:
-    rules, numbers = shared.rules, stack.numbers[:, key].tolist()
-    this_round, strength = int(numbers[Number.N_ROUNDS]), numbers[Number.STRENGTH]
-    n_refits, last_refit = int(numbers[Number.N_REFITS]), int(numbers[Number.LAST_REFIT])
-    check, is_check = _check_of(stack, key, numbers), False
-    if rules.has_safeguards:
-        moved = 0.0 if check.weights is None else total_variation(weights[shared.sample], check.weights)
-        is_check = is_check_due(check, rules.erm, this_round, n_refits + is_due, moved)
-    if not (is_due or is_check):
+    distances, numbers[Number.EFFECTIVE_ROWS, active], _, shares, _ = weighed.shown.T
+    proportions = stack.proportions(active)
+    in_use = np.where(distances < SMALLEST_SHIFT, 0.0, 1.0 - proportions[:, 0]) if rules.has_safeguards else 1.0
+    numbers[Number.SHARE, active] = in_use
+    is_resting = (numbers[Number.SHARE, active] == 0.0) | (rules.guard.name == "off")
+    if is_resting.any():
+        _fall_back(shared, stack, active[is_resting])
+    places = np.flatnonzero(~is_resting)
+    if len(places) == 0:
         return
+    weighing = np.concatenate((stack.coef[active], proportions, shares[:, None]), axis=1)
+    due = _refits_due(shared, stack, active, places, weighed)
+    if due:
+        keys = active[due]
+        starts = np.where(stack.is_moved[keys][:, None, None], stack.predictors[keys], shared.fixed.coefs)
+        stack.predictors[keys] = shared.erm.fit_each([weighed.shrunk[place] for place in due], starts)
+        stack.fitted[keys] = weighing[due]
+        stack.is_moved[keys] = True
+        numbers[Number.N_REFITS, keys] += 1.0
+        numbers[Number.LAST_REFIT, keys] = numbers[Number.N_ROUNDS, keys]
+    if rules.has_safeguards:
+        for place in _checks_due(shared, stack, active, places, weighed.weights):
+            _check(shared, stack, active, place, weighed, weighing[place])
+
+
+def _fall_back(shared: SharedModel, stack: KeyStack, keys: IntArray) -> None:
+    """Put the fixed predictor in the place of the adapted one: there is nothing to adapt to."""
+    numbers = stack.numbers
+    stack.is_moved[keys] = stack.is_checked[keys] = False
+    stack.fitted[keys] = shared.base_weighing
+    numbers[Number.IS_HELD, keys] = shared.rules.guard.holds(0.0, 0.0)
+    numbers[Number.VETO_EXCESS, keys] = numbers[Number.VETO_ERROR, keys] = 0.0
+    numbers[Number.VETO_ROUND, keys] = numbers[Number.N_ROUNDS, keys]
+    numbers[Number.VETO_REFITS, keys] = numbers[Number.N_REFITS, keys]
+
+
+def _refits_due(
+    shared: SharedModel, stack: KeyStack, active: IntArray, places: IntArray, weighed: Weighed
+) -> list[int]:
+    """Return the places of the keys that are due to refit."""
+    rules, numbers, keys = shared.rules, stack.numbers, active[places]
+    if rules.refit == "always":
+        return places.tolist()
+    if not isinstance(rules.refit, str):
+        return places[numbers[Number.N_ROUNDS, keys] - numbers[Number.LAST_REFIT, keys] >= rules.refit].tolist()
+    moved, _ = shared.rounds.compare(stack, places, keys, stack.fitted, weighed.shrunk)
+    n_rows = shared.shape.n_reference
+    limits = [refit_limit(rules.erm, n / n_rows) for n in weighed.shown[places, 2].tolist()]
+    return [place for place, *each in zip(places.tolist(), moved, limits, strict=True) if each[0] > each[1]]
+
+
+def _checks_due(
+    shared: SharedModel, stack: KeyStack, active: IntArray, places: IntArray, weights: FloatArray
+) -> list[int]:
+    """Return the places of the keys that are due to be compared with the fixed predictor."""
+    due, open_ = [], []
+    for place, key in zip(places.tolist(), active[places].tolist(), strict=True):
+        numbers = stack.numbers[:, key].tolist()
+        n_refits, this_round = int(numbers[Number.N_REFITS]), int(numbers[Number.N_ROUNDS])
+        check = _check_of(stack, key, numbers)
+        # Only where it matters is it computed how far the weights have moved.
+        if is_check_due(check, shared.rules.erm, this_round, n_refits, 0.0):
+            due.append(place)
+        elif is_check_due(check, shared.rules.erm, this_round, n_refits, np.inf):
+            open_.append((place, check, this_round, n_refits))
+    if open_:
+        rows = np.array([place for place, *_ in open_])
+        moved, _ = shared.rounds.compare(stack, rows, active[rows], stack.checked, weights)
+        for (place, check, this_round, n_refits), distance in zip(open_, moved, strict=True):
+            if is_check_due(check, shared.rules.erm, this_round, n_refits, distance):
+                due.append(place)
+    return due
+
+
+def _check(
+    shared: SharedModel, stack: KeyStack, active: IntArray, place: int, weighed: Weighed, weighing: FloatArray
+) -> None:
+    """Compare a key's predictor with the fixed one; ``weighing`` is what its weights of now are made of."""
+    key, rounds = int(active[place]), shared.rounds
+    numbers = stack.numbers[:, key].tolist()
+    this_round, n_refits, last_refit = (
+        int(numbers[each]) for each in (Number.N_ROUNDS, Number.N_REFITS, Number.LAST_REFIT)
+    )
     estimator = shared.predictor(stack.predictors[key]) if stack.is_moved[key] else shared.fixed
-    # The weights of the last fit are not kept. Those of now are as near as the refit rule allows.
-    shrunk = shrink(weights, rules.base_weight, strength) if rules.has_safeguards else weights
-    fit = Fit(estimator, shrunk, n_refits, last_refit)
-    if is_due:
-        fit = Fit(rules.erm.fit(shrunk, estimator), shrunk, n_refits + 1, this_round)
-    if is_check:
-        with one_blas_thread():
-            fit, check = check_fit(rules, fit, strength, weights, this_round)
-        _write_check(shared, stack, key, check)
+    fitted = weighed.shrunk[place]
+    if last_refit != this_round:
+        at = np.array([place])
+        _, fitted = rounds.compare(stack, at, active[at], stack.fitted, weighed.shrunk)
+    with one_blas_thread():
+        fit = Fit(estimator, fitted, n_refits, last_refit)
+        fit, check = check_fit(shared.rules, fit, numbers[Number.STRENGTH], weighed.weights[place], this_round)
+    _write_check(stack, key, check)
+    stack.checked[key] = weighing
+    stack.checked[key, -1] = 1.0
     if fit.last_refit == this_round:
+        n_effective = numbers[Number.EFFECTIVE_ROWS]
         stack.is_moved[key] = True
         stack.predictors[key] = fit.estimator.coefs
-        sample_shares(key, np.ascontiguousarray(fit.weights), shared.sample, stack.fitted)
+        stack.fitted[key] = weighing
+        stack.fitted[key, -1] = n_effective / (n_effective + check.strength)
     stack.numbers[Number.N_REFITS, key], stack.numbers[Number.LAST_REFIT, key] = fit.n_refits, fit.last_refit
 
 
@@ -544,18 +587,15 @@ def _check_of(stack: KeyStack, key: int, numbers: list[float]) -> Check:
         int(numbers[Number.VETO_ROUND]),
         int(numbers[Number.VETO_REFITS]),
     )
-    shares = stack.checked[key] / SHARE_STEPS if stack.is_checked[key] else None
-    return Check(veto, numbers[Number.STRENGTH], shares)
+    return Check(veto, numbers[Number.STRENGTH], stack.checked[key] if stack.is_checked[key] else None)
 
 
-def _write_check(shared: SharedModel, stack: KeyStack, key: int, check: Check) -> None:
+def _write_check(stack: KeyStack, key: int, check: Check) -> None:
     numbers, veto = stack.numbers[:, key], check.veto
     numbers[Number.IS_HELD], numbers[Number.STRENGTH] = float(veto.is_held), check.strength
     numbers[Number.VETO_EXCESS], numbers[Number.VETO_ERROR] = veto.excess, veto.standard_error
     numbers[Number.VETO_ROUND], numbers[Number.VETO_REFITS] = veto.n_rounds, veto.n_refits
-    assert check.weights is not None
     stack.is_checked[key] = True
-    sample_shares(key, np.ascontiguousarray(check.weights), shared.sample, stack.checked)
 
 
 # --- What the rounds of each key show about its inputs: rows out of bound, columns that moved, changes as
@@ -569,24 +609,6 @@ def keys_to_look_at(stack: KeyStack, active: IntArray) -> list[int]:
     """Return the keys whose look is due, after a round."""
     rounds = stack.numbers[Number.N_ROUNDS][stack.places(active)].tolist()
     return [key for key, number in zip(active.tolist(), rounds, strict=True) if number % ROUNDS_BETWEEN_LOOKS == 0.0]
-
-
-def pool_references(
-    shared: SharedModel, stack: KeyStack, active: IntArray, n_rows: IntArray, likelihoods: FloatArray
-) -> FloatArray:
-    """Return the pooled ratio in use of each active key after its round; look back at pools whose look is over.
-
-    ``likelihoods`` are those of the looks of all keys before the round.
-    """
-    rounds, arrays = shared.rounds, stack.arrays
-    ratios = rounds.ratios(arrays, active)
-    pooled = rounds.pool(arrays, active, ratios, np.zeros(len(stack)))
-    looked = end_looks(stack, active, n_rows, pooled, likelihoods, rounds)
-    held = [place for place, hold in enumerate(stack.holds[active].tolist()) if hold]
-    if looked or held:
-        again = sorted({*looked, *held})
-        pooled[again] = rounds.pool(arrays, active[again], ratios[again])
-    return pooled
 
 
 def look_at_inputs(shared: SharedModel, stack: KeyStack, keys: list[int], names: list[Any]) -> list[KeyEvent]:

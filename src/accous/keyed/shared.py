@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from accous.arrays import FloatArray, IntArray
 from accous.core.ensemble import NarrowReference
-from accous.core.kernels_keys import sample_shares, score_rows_of_keys
+from accous.core.kernels_keys import score_rows_of_keys
 from accous.core.many_keys import KeyRounds, KeyShape
 from accous.diagnostics.drift import MOST_LOOKS
 from accous.exceptions import DataError, ParameterError
@@ -24,9 +24,6 @@ from accous.ratio.online import OnlineDensityRatio
 from accous.text import count
 
 # --- What all keys share: the fitted model, its reference, and the rules and loops of a round
-
-
-_N_SAMPLE = 128
 
 
 class SharedModel:
@@ -42,21 +39,21 @@ class SharedModel:
     ----------
     model : AdaptiveClassifier
     rules : RoundRules
+    erm : LogisticErm
+        How to fit.
     ratio : OnlineDensityRatio
     reference, gradient_reference : NarrowReference
         All rows, and those that gradients are summed over.
     rounds : KeyRounds
     shape : KeyShape
-    sample : array of shape (n_sample,)
-        The reference rows whose shares a key keeps.
     fixed : LinearPredictor
         The fixed predictor.
     learned : LinearPredictor or None
         The one that the model has learned from labels; ``first_odds`` are those of its weight for a key without labels.
     classes, label_classes : arrays
         Of the reference, and of the predictor that learned too.
-    base_shares : array of shape (1, n_sample)
-        Shares of the sampled rows under the base weights.
+    base_weighing : array of shape (n_weighing,)
+        What the base weights are made of.
     """
 
     def __init__(self, model: Any) -> None:
@@ -74,6 +71,8 @@ class SharedModel:
             self.first_odds = learning.weight / (1.0 - learning.weight)
             self.label_classes = learning.fitted.predictor.classes_
             self._places = np.searchsorted(self.label_classes, self.classes)
+        assert isinstance(self.rules.erm, LogisticErm)
+        self.erm = self.rules.erm
         reference, gradient_reference = self.ratio.whole_reference_, self.ratio.gradient_reference_
         assert isinstance(reference, NarrowReference)
         assert isinstance(gradient_reference, NarrowReference)
@@ -81,21 +80,20 @@ class SharedModel:
         assert self.ratio.pool_ is not None
         self.reference, self.gradient_reference, self.pool = reference, gradient_reference, self.ratio.pooling_
         n_reference, n_coefs = reference.features.shape
-        self.sample = _sample_of(n_reference)
         self.shape = KeyShape(
             n_coefs=n_coefs,
             n_features=self.fixed.coef_.shape[1],
             n_scores=len(self.fixed.coef_),
             n_slots=len(self.ratio.pool_.slots.use),
             n_reference=n_reference,
-            n_sample=len(self.sample),
             most_changes=MOST_LOOKS,
         )
         self.max_ratio = float(self.ratio.max_ratio)
-        self.base_shares = np.zeros((1, len(self.sample)), dtype=np.uint16)
-        sample_shares(0, np.ascontiguousarray(self.rules.base_weight), self.sample, self.base_shares)
         settings = self.ratio.rounds_.settings
-        self.rounds = KeyRounds(settings, gradient_reference, reference, self.max_ratio, self.shape)
+        self.base_weighing = np.concatenate((settings.neutral, [1.0], np.zeros(self.shape.n_candidates)))
+        self.rounds = KeyRounds(
+            settings, gradient_reference, reference, self.rules.base_weight, self.max_ratio, self.shape
+        )
         self.min_interval = settings.min_interval
 
     def predictor(self, coefs: FloatArray) -> LinearPredictor:
@@ -141,13 +139,6 @@ def score(owners: IntArray, X: FloatArray, coefs: FloatArray, like: LinearPredic
     scores, found = np.empty((len(X), coefs.shape[1])), np.empty((len(X), len(like.classes_)))
     score_rows_of_keys(owners, X if like.bounds is None else like.bounds.clipped(X), coefs, scores, found)
     return scores, found
-
-
-def _sample_of(n_reference: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the rows whose shares a key keeps: all of a small reference, otherwise the same random ones for ever."""
-    if n_reference <= _N_SAMPLE:
-        return np.arange(n_reference)
-    return np.sort(np.random.default_rng(0).choice(n_reference, _N_SAMPLE, replace=False))
 
 
 def _not_a_classifier(model: Any) -> str:
@@ -262,11 +253,12 @@ def read_keys(keys: Any, n_rows: int, known: list[Any]) -> tuple[list[Any], IntA
     """Return the different keys, ``known`` ones first, and for each row the place of its key among them."""
     listed = keys.tolist() if hasattr(keys, "tolist") else list(keys)
     require_length("keys", len(listed), n_rows)
-    places = {key: place for place, key in enumerate(known)}
     try:
-        codes = [places.setdefault(key, len(places)) for key in listed]
+        names = dict.fromkeys([*known, *listed])
     except TypeError as error:
         raise DataError(f"A key is of a type that cannot name a state ({error}): use numbers or texts.") from error
+    places = dict(zip(names, range(len(names)), strict=True))
+    codes = list(map(places.__getitem__, listed))
     for key, place in places.items():
         if _is_null(key):
             raise DataError(

@@ -6,7 +6,7 @@
     float64    numbers, theta, potentials and squared margins of the learners, adapted predictor
     float32    singles, thetas and triangles of the learners, slots in use, sizes of a change in progress
     int32      visits of the slots
-    uint16     shares of the last fit and of the last comparison; zeros up to a multiple of eight bytes
+    float32    what the weights of the last fit and of the last comparison were made of; 0 up to eight bytes
     float64    waiting rows
 
 All numbers are little-endian. The six sizes are learners, slots, visits and sizes of a change, and whether the
@@ -155,10 +155,10 @@ class StateFormat:
         doubles += is_moved * shape.n_scores * (shape.n_features + 1)
         singles = shape.layout.length + n_learners * (shape.n_coefs + shape.n_triangle)
         singles += n_slots * shape.slot_width + n_changes + 3 * n_visits
-        n_bytes = 8 * doubles + 4 * singles + 2 * (is_moved + is_checked) * shape.n_sample
+        singles += (is_moved + is_checked) * shape.n_weighing
         if len(self._known_lengths) >= _MOST_KNOWN_SIZES:
             self._known_lengths.clear()
-        self._known_lengths[sizes] = -(-n_bytes // 8) * 8
+        self._known_lengths[sizes] = 8 * (doubles + (singles + 1) // 2)
         return self._known_lengths[sizes]
 
     def pack(self, stack: KeyStack, waiting: list[bytes]) -> list[bytes]:
@@ -166,7 +166,7 @@ class StateFormat:
         most = stack.coefs.shape[1], stack.slots.shape[1], stack.visits.shape[1], stack.changes.shape[1], 1, 1
         room = np.empty((len(stack), self.length(most) // 8))
         sizes = np.empty((len(stack), N_SIZES + 1), dtype=np.int64)
-        views = room.view(np.float32), room.view(np.int32), room.view(np.uint16)
+        views = room.view(np.float32), room.view(np.int32)
         write_states(room, *views, sizes, *stack.stored)
         content, width, found = room.reshape(-1).view(np.uint8).data, 8 * room.shape[1], []
         for key, (rows, (*counts, n_words)) in enumerate(zip(waiting, sizes.tolist(), strict=True)):
@@ -217,7 +217,7 @@ class StateFormat:
         sizes = np.array([of_state for of_state, _ in checked], dtype=np.int64)
         lengths = np.array([len(state) for state in states])
         content = b"".join(states)  # compiled code reads numbers at the places where their type may lie
-        types, limits = (np.float64, np.float32, np.int32, np.uint16), self._limits
+        types, limits = (np.float64, np.float32, np.int32), self._limits
         views = (np.frombuffer(content, dtype=each) for each in types)
         of_limits = limits.numbers, _ORDERS, limits.parts, limits.ranges, limits.radius, *_MOST, _ROUNDING
         begins = (np.cumsum(lengths) - lengths) // 8

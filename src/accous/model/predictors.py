@@ -791,6 +791,19 @@ class LogisticErm(LinearErm):
                 return LinearPredictor(self._to_raw(coefs), self._classes, bounds=self._bounds)
             return self._descend(weights, previous)
 
+    def fit_each(self, weights: list[FloatArray], coefs: FloatArray) -> FloatArray:
+        """Return what ``fit`` finds for each of some weights, given the coefficients to start from."""
+        start = self._to_scaled(coefs)
+        found = [solve_compiled(self._problem, *each) for each in zip(weights, start, strict=True)]
+        return np.array(
+            [
+                self.fit(weights[k], LinearPredictor(coefs[k], self._classes)).coefs
+                if each is None
+                else self._to_raw(each)
+                for k, each in enumerate(found)
+            ]
+        )
+
     def restored(self, coef: FloatArray, intercept: FloatArray, point: Point | None) -> LinearPredictor:
         """Return a predictor that was fitted before, from its parts."""
         coefs = np.concatenate((coef, intercept[:, None]), axis=1)
