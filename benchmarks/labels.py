@@ -86,7 +86,7 @@ def mix(model: Any, X: Any) -> dict[str, Any]:
     if learning is None or learning.fitted is None:
         return dict.fromkeys(RULES, model.predict(X))
     losses = learning.losses(spread_of(model.task_), np.array([0.0, 1.0]))
-    position = learning.kept.position[~np.isnan(learning.kept.answers[:, 1])]
+    position = learning.kept.position[learning.kept.judges]
     _, groups, counts = np.unique((position - 1) // WINDOW, return_inverse=True, return_counts=True)
     sums = np.stack([np.bincount(groups, of_expert) for of_expert in losses.T], axis=1)
     weights = (1.0, 0.5, fixed_share(sums), adapt_ml_prod(sums, counts))

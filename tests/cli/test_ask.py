@@ -127,6 +127,7 @@ def test_labels_are_measured_then_learned_and_can_be_taken_back(model, capsys):
     table_model = accous.load("model")
     assert [plan.levels for plan in table_model.encoder.extra] == [["c"]]
     assert table_model.model.state_.labelled.chosen.tolist() == pytest.approx([200 / 500] * 200)
+    assert table_model.model.state_.learning.kept.is_asked.all()
     assert main(["labels", "model", name, "--key", "id", "--quiet"]) == 0  # once more changes nothing
     assert error_of_predictions() == learned
     assert main(["labels", "model", "--undo", "--quiet"]) == 0

@@ -203,7 +203,7 @@ def test_the_order_in_which_labels_come_does_not_matter_to_the_refit(sizes, rand
     for order in (parts, shuffled):
         model = make_model(n_reference=200)
         for rows in order:
-            keep_labels(model, X[rows], y[rows], position=10 * rows, ids=rows)
+            keep_labels(model, X[rows], y[rows], position=10 * rows, ids=rows, is_asked=rows < 0)
         learn_from_kept(model)
         found.append(model.predict_proba(X))
     assert np.array_equal(*found)
@@ -215,10 +215,10 @@ def test_labels_taken_back_were_never_learned(taken):
     X, y = make_rows(100, 3, -1.0)
     rows, back = np.arange(100), np.array(sorted(taken))
     model, twin = make_model(n_reference=200), make_model(n_reference=200)
-    keep_labels(model, X, y, position=rows, ids=rows)
+    keep_labels(model, X, y, position=rows, ids=rows, is_asked=rows < 0)
     learn_from_kept(model)
     rest = np.setdiff1d(rows, back)
-    keep_labels(twin, X[rest], y[rest], position=rest, ids=rest)
+    keep_labels(twin, X[rest], y[rest], position=rest, ids=rest, is_asked=rest < 0)
     if forget_labels_of(model, back):
         learn_from_kept(model)
         learn_from_kept(twin)
@@ -240,6 +240,8 @@ def test_labels_of_a_certain_kind_are_learned_and_do_not_measure():
     model.adapt(X).observe(X[y == 1][:100], y[y == 1][:100])
     assert model.performance().basis == "expected"
     assert model.learned_[-1].n_labels == 100
+    model.observe(X[:30], y[:30], probability=0.03)
+    assert model.state_.learning.kept.is_asked.sum() == 30
 
 
 def test_what_was_learned_can_be_seen():
@@ -267,12 +269,12 @@ def test_the_first_labels_are_believed_as_far_as_half_of_them_prove_the_other_ha
     assert model.learned_[0].weight < 0.85
 
 
-def weight_by(answers, truths, spread):
+def weight_by(answers, truths, spread, n_asked=0):
     """The weight of the expert that learned, given what both answered for labels of one moment."""
     n, none = len(answers), np.zeros((len(answers), 2))
     answers = np.hstack((answers, np.full((n, 2), np.nan)))
     zeros = np.zeros(n, dtype=np.int64)
-    kept = KeptLabels(np.zeros((n, 1)), truths, zeros, zeros, answers, none, zeros, zeros > 0)
+    kept = KeptLabels(np.zeros((n, 1)), truths, zeros, zeros, answers, none, zeros, zeros > 0, np.arange(n) < n_asked)
     return Learning(kept, fitted=Fitted(lambda: None)).weighed(spread).weight
 
 
@@ -280,6 +282,13 @@ def test_experts_that_err_to_both_sides_predict_together():
     truths = np.arange(2_000.0)
     answers = np.stack((truths - 2.0, truths + 3.0), axis=1)
     assert abs(weight_by(answers, truths, 1.0) - 0.4) < 0.01  # 3 : 2; alone, the other one is better
+
+
+@pytest.mark.parametrize(("n_asked", "low", "high"), [(24, 0.9, 1.0), (25, 0.0, 0.5)])
+def test_labels_that_were_asked_for_decide_who_predicts(n_asked, low, high):
+    """The others may be of rows that suit the expert that learned."""
+    answers = np.repeat([[0.9, 0.1], [0.1, 0.9]], [n_asked, 300], axis=0)
+    assert low <= weight_by(answers, np.zeros(len(answers)), None, n_asked) <= high
 
 
 @settings(max_examples=30, deadline=None)

@@ -55,7 +55,7 @@ from accous.model.pair import (
     hold_out_both,
     make_trees,
 )
-from accous.model.performance import alarm_from_plain, labelled_from_plain, late_scores, read_labelled
+from accous.model.performance import alarm_from_plain, labelled_from_plain, late_scores, read_labelled, read_probability
 from accous.model.predictors import (
     N_QUICK_FOLDS,
     ErmRecipe,
@@ -396,8 +396,8 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
             What ``predict`` or ``predict_proba`` returned for these rows at the time. None predicts them now.
         probability : float or array of shape (n_rows,), optional
             With which each row was chosen to be labelled, as ``ask`` returns it. Such labels decide how good the model
-            is. None says that the labels merely arrived, perhaps for rows of a certain kind: they decide only if they
-            are all labels of the recent rows.
+            is, and whom to believe. None says that the labels merely arrived, perhaps for rows of a certain kind: they
+            decide how good the model is only if they are all labels of the recent rows.
         learn : bool, default=True
             Whether the model may learn from the labels, after they were measured.
         rows_since : int, default=0
@@ -417,7 +417,8 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
         with self.lock(), unchanged_on_failure(self):
             self.measure(rows, late, predicted=predicted, probability=probability, since_made=rows_since)
             if learn and rows is not None:
-                learn_from(self, rows, late, rows_since)
+                is_asked = ~np.isnan(read_probability(probability, n_rows))
+                learn_from(self, rows, late, rows_since=rows_since, is_asked=is_asked)
         if CALLBACKS_NAME in vars(self):
             self._tell()
         return self

@@ -62,6 +62,8 @@ class KeptLabels:
         How many labels the one that learned had learned from then; 0 if there was none.
     is_learned : array of shape (n_rows,)
         Whether the last refit had the row.
+    is_asked : array of shape (n_rows,)
+        Whether the label was asked for. Others may be of a certain kind of rows.
     """
 
     rows: Any
@@ -72,9 +74,17 @@ class KeptLabels:
     errors: FloatArray
     n_known: IntArray
     is_learned: BoolArray
+    is_asked: BoolArray
 
     def __len__(self) -> int:
         return len(self.truths)
+
+    @property
+    def judges(self) -> BoolArray:
+        """Which labels judge the expert that learned: those before it did, and if enough were asked for, only these."""
+        is_known = ~np.isnan(self.answers[:, 1])
+        is_asked = is_known & self.is_asked
+        return is_asked if is_asked.sum() >= FEWEST_NEW else is_known
 
     def part(self, chosen: IntArray) -> KeptLabels:
         """Return some of the rows."""
@@ -356,10 +366,10 @@ class Learning:
 
     def losses(self, spread: float | None, shares: FloatArray = SHARES) -> FloatArray:
         """Return what mixtures with these shares of the expert that learned lose on labels that judge it: by row."""
-        is_known = ~np.isnan(self.kept.answers[:, 1])
-        fixed, learned = self.kept.answers[is_known, :2].T[:, :, None]
+        judges = self.kept.judges
+        fixed, learned = self.kept.answers[judges, :2].T[:, :, None]
         mixed = (1.0 - shares) * fixed + shares * learned
-        return log_losses(mixed) if spread is None else np.abs(mixed - self.kept.truths[is_known, None]) / spread
+        return log_losses(mixed) if spread is None else np.abs(mixed - self.kept.truths[judges, None]) / spread
 
     def weighed(self, spread: float | None) -> Learning:
         """Return this with the experts weighed by labels that neither had learned from.
@@ -376,8 +386,8 @@ class Learning:
         """
         if self.fitted is None:
             return self
-        position = self.kept.position[~np.isnan(self.kept.answers[:, 1])]
-        counts = faded_since(self.kept.position.max(initial=0) - position)
+        position = self.kept.position[self.kept.judges]
+        counts = faded_since(position.max(initial=0) - position)
         # Not by BLAS, whose bits may depend on the number of threads.
         lost = (1.0 if spread is None else _RATE) * (counts[:, None] * self.losses(spread)).sum(axis=0)
         weight = float(np.average(SHARES, weights=np.exp(lost.min() - lost)))
@@ -404,8 +414,8 @@ def start_learning(rows: Any, task: Task) -> Learning:
     """Return what is known before the first label; ``rows`` are any, for their kind."""
     none = np.zeros(0, dtype=np.int64)
     empty = own_copy(_safe_indexing(rows, none), None)
-    answers, errors, learned = np.empty((0, 4)), np.empty((0, 2)), np.zeros(0, dtype=bool)
-    return Learning(KeptLabels(empty, task.truths[:0], none, none, answers, errors, none, learned))
+    answers, errors, no = np.empty((0, 4)), np.empty((0, 2)), np.zeros(0, dtype=bool)
+    return Learning(KeptLabels(empty, task.truths[:0], none, none, answers, errors, none, no, no))
 
 
 def judge_labels(
@@ -416,6 +426,7 @@ def judge_labels(
     *,
     position: IntArray,
     ids: IntArray,
+    is_asked: BoolArray,
     n_known: int,
     task: Task,
 ) -> KeptLabels:
@@ -427,7 +438,7 @@ def judge_labels(
     truths : array of shape (n_rows,)
     fixed, mixed : predictor
         The one that knows no labels and the one in use, which are the same before the first refit.
-    position, ids : array of shape (n_rows,)
+    position, ids, is_asked : array of shape (n_rows,)
     n_known : int
         Labels that the one in use has learned from.
     task : Task
@@ -440,7 +451,7 @@ def judge_labels(
         answers[:, 1:] = answers_of_learned(mixed.learned, wide, truths, task)
     errors = np.stack([_errors(each, of, truths, task) for each, of in ((fixed, narrow), (mixed, rows))], axis=1)
     known = np.full(len(truths), n_known, dtype=np.int64)
-    return KeptLabels(rows, truths, position, ids, answers, errors, known, np.zeros(len(truths), dtype=bool))
+    return KeptLabels(rows, truths, position, ids, answers, errors, known, np.zeros(len(truths), dtype=bool), is_asked)
 
 
 def answers_of_learned(learned: Any, rows: Any, truths: NDArray[Any], task: Task) -> FloatArray:
@@ -471,10 +482,14 @@ def _errors(predictor: Any, rows: Any, truths: NDArray[Any], task: Task) -> Floa
 
 
 def mean_errors(kept: KeptLabels) -> tuple[float, float]:
-    """Return the mean errors on labels that were not learned from yet, of the fixed predictor and the one in use."""
+    """Return the mean errors on labels that were not learned from yet, of the fixed predictor and the one in use.
+
+    Those that were asked for speak alone, if there are some.
+    """
     if kept.is_learned.all():
         return float("nan"), float("nan")
-    fixed, in_use = kept.errors[~kept.is_learned].mean(axis=0).tolist()
+    is_asked = kept.is_asked & ~kept.is_learned
+    fixed, in_use = kept.errors[is_asked if is_asked.any() else ~kept.is_learned].mean(axis=0).tolist()
     return fixed, in_use
 
 
@@ -493,7 +508,7 @@ def choose_share(combination: Combination, kept: KeptLabels, task: Task) -> floa
     """
     of_reference, of_labels = fading_weights(kept.position)
     total = of_reference * np.asarray(combination.losses) if combination.losses else np.zeros(len(SHARES))
-    is_known = ~np.isnan(kept.answers[:, 2])
+    is_known = kept.judges & ~np.isnan(kept.answers[:, 2])
     linear, trees = kept.answers[is_known, 2], kept.answers[is_known, 3]
     truths = None if task.has_classes else kept.truths[is_known]
     losses = [losses_of_truths((1.0 - share) * linear + share * trees, truths) for share in SHARES]
@@ -573,7 +588,7 @@ def spread_of(task: Task) -> float | None:
 # --- What a model does with labels: keeps them, learns from them, forgets them
 
 
-def learn_from(model: Any, rows: Any, late: NDArray[Any], rows_since: int) -> None:
+def learn_from(model: Any, rows: Any, late: NDArray[Any], *, rows_since: int, is_asked: BoolArray) -> None:
     """Keep labelled rows of now, and learn from them if there are enough; labels of another type cannot be classes.
 
     The lock is held.
@@ -588,12 +603,14 @@ def learn_from(model: Any, rows: Any, late: NDArray[Any], rows_since: int) -> No
     now = max(model.state_.n_rows - rows_since, n_seen + n_rows)
     truths = model.task_.joined_by(y, n_rows, type(model).__name__).truths[len(model.task_) :]
     position, ids = np.full(n_rows, now, dtype=np.int64), n_seen + np.arange(n_rows, dtype=np.int64)
-    keep_labels(model, rows, truths, position=position, ids=ids)
+    keep_labels(model, rows, truths, position=position, ids=ids, is_asked=is_asked[usable])
     if model.state_.learning.is_due:
         learn_from_kept(model)
 
 
-def keep_labels(model: Any, rows: Any, truths: NDArray[Any], *, position: IntArray, ids: IntArray) -> None:
+def keep_labels(
+    model: Any, rows: Any, truths: NDArray[Any], *, position: IntArray, ids: IntArray, is_asked: BoolArray
+) -> None:
     """Keep labelled rows, with what is predicted for them before they are learned from.
 
     Parameters
@@ -606,6 +623,8 @@ def keep_labels(model: Any, rows: Any, truths: NDArray[Any], *, position: IntArr
         Rows of the stream until each of them.
     ids : array of shape (n_rows,)
         By which they are found again.
+    is_asked : array of shape (n_rows,)
+        Whether they were asked for.
     """
     current = model.current()
     fixed, mixed = current.label_free, current.predictor
@@ -618,6 +637,7 @@ def keep_labels(model: Any, rows: Any, truths: NDArray[Any], *, position: IntArr
             mixed,
             position=position,
             ids=ids,
+            is_asked=is_asked,
             n_known=int(learning.kept.is_learned.sum()),
             task=model.task_,
         )

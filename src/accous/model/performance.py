@@ -189,7 +189,7 @@ def read_labelled(
         y,
         np.asarray(made.predicted),
         np.zeros((n, 0)) if made.probabilities is None else made.probabilities,
-        _read_probability(probability, n),
+        read_probability(probability, n),
         made_at,
         came,
         kept,
@@ -224,7 +224,8 @@ def _class_numbers(
     return y, PredictedRows(then, shares)
 
 
-def _read_probability(probability: Any, n: int) -> FloatArray:
+def read_probability(probability: Any, n: int) -> FloatArray:
+    """Return with which probability each row was chosen; NaN where its label merely arrived."""
     if probability is None:
         return np.full(n, np.nan)
     found = np.asarray(probability, dtype=np.float64)

@@ -333,7 +333,8 @@ class Executor:
         if not rows.height:
             return
         start, ids = first_id(model.settings, model.label), rows["id"].to_numpy()
-        model.learn(rows["features"].to_list(), rows["given"], ids=ids, position=(ids - start) // ID_STEP)
+        position, is_asked = (ids - start) // ID_STEP, rows["asked"].is_not_null().to_numpy()
+        model.learn(rows["features"].to_list(), rows["given"], ids=ids, position=position, is_asked=is_asked)
 
 
 def _place(label: Label) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.arrays import IntArray, from_plain, to_plain
+from accous.arrays import BoolArray, IntArray, from_plain, to_plain
 from accous.checkpoint.codecs import read_data
 from accous.checkpoint.files import expecting_own_content, read_consistently
 from accous.checkpoint.folder import learning_from_plain, learning_to_plain, load_with, save_with
@@ -550,6 +550,7 @@ class TableModel(SnapshotReader, Lockable):
         *,
         ids: IntArray | None = None,
         position: IntArray | None = None,
+        is_asked: BoolArray | None = None,
         rows_since: int = 0,
         is_due: bool = False,
     ) -> None:
@@ -563,6 +564,8 @@ class TableModel(SnapshotReader, Lockable):
             As text.
         ids, position : array of shape (n_rows,), optional
             By which the labels are found again, and the rows of the stream until each row.
+        is_asked : array of shape (n_rows,), optional
+            Whether each label was asked for; None: none was.
         rows_since : int, default=0
             Rows of the stream that have come since, where no position is given.
         is_due : bool, default=False
@@ -579,7 +582,8 @@ class TableModel(SnapshotReader, Lockable):
                 raise DataError("A labelled row holds a value that cannot be used: correct it.")
             values = self.form.new_values(labels)
             self._new_classes(values)
-            keep_labels(self.model, features.X, values, position=position, ids=ids)
+            is_asked = np.zeros(len(rows), dtype=bool) if is_asked is None else is_asked
+            keep_labels(self.model, features.X, values, position=position, ids=ids, is_asked=is_asked)
             self.label_rows |= dict(zip(ids.tolist(), rows, strict=True))
             if is_due or self.model.state_.learning.is_due:
                 self._learn_again()
@@ -590,7 +594,7 @@ class TableModel(SnapshotReader, Lockable):
         Parameters
         ----------
         rows : polars.DataFrame
-            ``id``, ``features`` and ``given`` of labelled rows, as the store has them.
+            ``id``, ``features``, ``asked`` and ``given`` of labelled rows, as the store has them.
         start, step : int
             The first id, and the distance of ids: they say how many rows of the stream came before each.
         """
@@ -610,7 +614,8 @@ class TableModel(SnapshotReader, Lockable):
             is_new = np.array([number not in still for number in ids.tolist()], dtype=bool)
             if is_new.any():
                 new = rows.filter(pl.Series(is_new))
-                given = {"ids": ids[is_new], "position": (ids[is_new] - start) // step}
+                position, is_asked = (ids[is_new] - start) // step, new["asked"].is_not_null().to_numpy()
+                given = {"ids": ids[is_new], "position": position, "is_asked": is_asked}
                 self.learn(new["features"].to_list(), new["given"], **given, is_due=is_due)
             elif is_due:
                 self._learn_again()
