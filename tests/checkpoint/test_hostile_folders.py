@@ -4,7 +4,9 @@ import hashlib
 import io
 import json
 import os
+import sqlite3
 import zipfile
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +16,10 @@ from accous.checkpoint.files import LOCK_NAME, exclusive_lock
 from accous.cli import main
 from accous.exceptions import CheckpointError
 from accous.service.log import BatchLog, Record
-from tests.fuzz.forged import model_folder, problem_of, seal_manifest
+from accous.table.store import STORE_NAME, Store, StorePosition
+from tests.fuzz.forged import model_folder, problem_of, seal_manifest, stored_predictions
 
-N_CASES = {"arrays": 300, "manifest": 300, "log": 1000, "idempotency": 1000}
+N_CASES = {"arrays": 300, "manifest": 300, "log": 1000, "idempotency": 1000, "store": 300}
 
 
 @pytest.fixture
@@ -159,6 +162,17 @@ def test_nested_brackets_in_the_manifest_end_in_a_sentence(model, part, capsys):
     text = (model / "manifest.json").read_bytes().replace(b"[]", b"[" * 200_000, 1)
     (model / "manifest.json").write_bytes(text)
     _one_sentence(command, capsys)
+
+
+@pytest.mark.parametrize("batch", [9.5, "nine"])
+def test_a_batch_of_labels_that_is_no_number_is_refused(tmp_path, batch):
+    """To take 9.5 back, batch 9 was taken back for ever."""
+    (tmp_path / STORE_NAME).write_bytes(stored_predictions())
+    with closing(sqlite3.connect(tmp_path / STORE_NAME)) as connection:
+        connection.execute("UPDATE predictions SET label_batch = ? WHERE id = 4", [batch])
+        connection.commit()
+    with pytest.raises(CheckpointError, match="is damaged"):
+        Store.open(tmp_path, StorePosition(last_id=2_200, n_batches=1), start=0)
 
 
 @pytest.mark.parametrize("name", list(N_CASES))

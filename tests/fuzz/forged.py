@@ -12,6 +12,7 @@ import io
 import json
 import os
 import resource
+import sqlite3
 import struct
 import sys
 import tempfile
@@ -21,14 +22,15 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable
-from contextlib import redirect_stdout
-from functools import cache
+from contextlib import closing, redirect_stdout, suppress
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
 import numpy as np
+import polars as pl
 
 import accous
 from accous.checkpoint import files
@@ -39,6 +41,7 @@ from accous.keyed.arrow import pack_page, unpack_page
 from accous.keyed.state import _HEADER
 from accous.service import log as service_log
 from accous.table.model import load_table_model
+from accous.table.store import SERVED, STORE_NAME, Store, StorePosition
 from tests.cli.tables import make_tables
 from tests.fuzz.damage import damage_bytes
 
@@ -259,6 +262,93 @@ def _load_with(changed: dict[str, bytes]) -> None:
         load_table_model(Path(name))
 
 
+# --- What a folder remembers of predictions: SQLite has no checksums, and its columns take any type
+
+
+@cache
+def stored_predictions() -> bytes:
+    """A store with blocks of both kinds, and with single rows, asked for and labelled."""
+    texts = {"key": [f"k{number}" for number in range(100)], "predicted": ["yes", "no"] * 50}
+    plain = {"line": range(100), "round": [3] * 100, "source": [SERVED] * 100, "scores": [b"12345678"] * 100}
+    rows = pl.DataFrame({"id": range(2, 202, 2), **plain, **texts, "features": ['{"x":1}'] * 100})
+    numbers = rows.select(pl.struct(x="line", c="predicted").cast(pl.Struct({"x": pl.Float64, "c": pl.String})))
+    with tempfile.TemporaryDirectory() as name:
+        with Store.open(Path(name), StorePosition(), start=0) as store:
+            store.add_predictions(rows[:9], learned=True)
+            store.mark_asked([2, 4], [0.5, 0.5])
+            for label in ("yes", "no"):
+                labels = pl.DataFrame({"place": ["k1", "k2"], "label": [label] * 2})
+                store.set_labels(store.join(labels, by="key"))
+            later = rows.with_columns(pl.col("id") + 1_000)
+            store.add_predictions(later, learned=True)
+            later = rows.with_columns(pl.col("id") + 2_000, features=numbers.to_series())
+            store.add_predictions(later, learned=False)
+        return (Path(name) / STORE_NAME).read_bytes()
+
+
+def forge_store(random: Random) -> bytes:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / STORE_NAME
+        path.write_bytes(stored_predictions())
+        with closing(sqlite3.connect(path)) as connection:
+            for _ in range(random.choice([1, 1, 2, 5])):
+                table = random.choice(["blocks", "predictions"])
+                columns = [column for _, column, *_ in connection.execute(f"PRAGMA table_info({table})")]
+                column, number = random.choice(columns), random.randrange(9)
+                query = f"FROM {table} ORDER BY 1 LIMIT 1 OFFSET {number % 2 if table == 'blocks' else number}"
+                found = connection.execute(f"SELECT {column}, {columns[0]} {query}").fetchone()
+                if found is None:
+                    continue
+                with suppress(sqlite3.Error):  # a key is a whole number, and some must not be null
+                    statement = f"UPDATE {table} SET {column} = ? WHERE {columns[0]} = ?"
+                    connection.execute(statement, (_forge_value(found[0], random), found[1]))
+            connection.commit()
+        content = path.read_bytes()
+    return damage_bytes(content, random, 1, is_text=False)[0] if random.random() < 0.1 else content
+
+
+def _forge_value(value: Any, random: Random) -> Any:
+    odd = [
+        None,
+        0,
+        -1,
+        9.5,
+        2**63 - 1,
+        -(2**63),
+        1e300,
+        "",
+        "x",
+        b"",
+        b"\0" * 8,
+        "[" * 200_000,
+        "[1, 2]",
+        '{"x": []}',
+        "\0",
+    ]
+    if isinstance(value, str | bytes) and value and random.random() < 0.5:
+        content = value.encode() if isinstance(value, str) else value
+        damaged = damage_bytes(content, random, 1, is_text=isinstance(value, str))[0]
+        return damaged.decode("utf-8", "replace") if isinstance(value, str) else damaged
+    return random.choice(odd)
+
+
+def read_store(content: bytes, random: Random) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / STORE_NAME).write_bytes(content)
+        position = StorePosition(last_id=random.choice([2_200, 1_100]), n_batches=random.choice([2, 1]))
+        with Store.open(Path(name), position, start=0) as store:
+            labels = pl.DataFrame({"place": ["2", "k1", "k7", "1002"], "label": ["yes"] * 4})
+            uses = [
+                store.sources, store.next_id, store.labelled, store.undo_last, store.prune,
+                partial(store.served_since, 0), partial(store.settled, "key", None), partial(store.repeated_key, 0),
+                partial(store.mark_asked, [6], [0.5]),
+                *(partial(store.join, labels, by=by, source=SERVED) for by in ("key", "id", "line")),
+                lambda: store.set_labels(store.join(labels, by="key")),
+            ]  # fmt: skip
+            for use in random.sample(uses, 4):
+                use()
+
+
 # --- What a service keeps
 
 
@@ -315,6 +405,7 @@ FORMATS: dict[str, tuple[Callable[[Random], bytes], Callable[[bytes, Random], No
     "manifest": (forge_manifest, read_manifest),
     "log": (forge_log, read_log),
     "idempotency": (forge_idempotency, read_idempotency),
+    "store": (forge_store, read_store),
 }
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from operator import index
 from pathlib import Path
 from typing import Any, Self
 
@@ -505,15 +506,15 @@ class Store:
         asked = f"FROM predictions WHERE asked_batch IS NOT NULL AND source = {SERVED} AND id > ?"
         is_asked = bool(self._rows(f"SELECT 1 {asked} LIMIT 1", position.asked_id))
         is_beyond = is_asked or bool(self._rows(beyond, position.last_id))
-        if not is_beyond and (self._last_batch() or 0) <= position.n_batches:
+        if not is_beyond and self._last_batch() <= position.n_batches:
             return
         with self.changing():
             self._run("DELETE FROM predictions WHERE id > ? AND id % 2 = 0", position.last_id)
             self._run("DELETE FROM blocks WHERE last_id > ? AND last_id % 2 = 0", position.last_id)
             forget = "UPDATE predictions SET asked = NULL, asked_batch = NULL WHERE id IN"
             self._run(f"{forget} (SELECT id {asked})", position.asked_id)
-            while (self._last_batch() or 0) > position.n_batches:
-                self._undo(self._last_batch() or 0)
+            while self._last_batch() > position.n_batches:
+                self._undo(self._last_batch())
         self.position = position
 
     # --- predictions
@@ -526,8 +527,7 @@ class Store:
 
     def sources(self) -> list[int]:
         """Return the numbers of all files whose rows are here."""
-        found = self._rows(f"SELECT source FROM blocks UNION SELECT * FROM ({_DISTINCT_SOURCES})")
-        return [int(source) for (source,) in found]
+        return self._numbers(f"SELECT source FROM blocks UNION SELECT * FROM ({_DISTINCT_SOURCES})")
 
     def add_predictions(self, rows: pl.DataFrame, *, learned: bool) -> None:
         """Remember predictions.
@@ -574,7 +574,7 @@ class Store:
 
     def _last_id(self) -> int:
         both = "SELECT max(id) AS id FROM predictions UNION ALL SELECT max(last_id) FROM blocks"
-        return int(self._one(f"SELECT max(id) FROM ({both})")[0] or 0)
+        return max(self._numbers(both), default=0)
 
     def _today(self) -> int:
         return int(self._clock() // _SECONDS_OF_DAY)
@@ -690,7 +690,7 @@ class Store:
 
     def undo_last(self) -> int:
         """Take the last batch of labels back, those that it replaced come back; return how many labels it had."""
-        batch = self._last_batch() or 0
+        batch = self._last_batch()
         if not batch:
             return 0
         with self.changing():
@@ -703,9 +703,8 @@ class Store:
         self._run_many(_SET_LABEL, ((*_popped(earlier), number) for number, earlier in rows))
         return len(rows)
 
-    def _last_batch(self) -> int | None:
-        (found,) = self._one("SELECT max(label_batch) FROM predictions WHERE label_batch IS NOT NULL")
-        return None if found is None else int(found)
+    def _last_batch(self) -> int:
+        return max(self._numbers("SELECT max(label_batch) FROM predictions WHERE label_batch IS NOT NULL"), default=0)
 
     # --- questions
 
@@ -724,13 +723,13 @@ class Store:
         """
         self._unpack()
         with self.changing():
-            (last,) = self._one("SELECT max(asked_batch) FROM predictions WHERE asked_batch IS NOT NULL")
-            batch = (last or 0) + 1
+            last = self._numbers("SELECT max(asked_batch) FROM predictions WHERE asked_batch IS NOT NULL")
+            batch = max(last, default=0) + 1
             for number, probability in zip(ids, probabilities, strict=True):
                 statement = "UPDATE predictions SET asked = ?, asked_batch = ? WHERE id = ? AND asked IS NULL"
                 if self._run(statement, float(probability), batch, int(number)) != 1:
                     raise DataError(f"The prediction {number} is not stored, or was asked for before.")
-        return int(batch)
+        return batch
 
     def served_since(self, number: int) -> pl.DataFrame:
         """Return the rows that came to a service after an id and have no label, in their order."""
@@ -798,6 +797,11 @@ class Store:
     def _rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with _plainly(self._path):
             return self._connection.execute(statement, values).fetchall()
+
+    def _numbers(self, statement: str) -> list[int]:
+        """Return the whole numbers of a column but for null; in a file of others' it may hold anything else."""
+        with _plainly(self._path):
+            return [index(found) for (found,) in self._rows(statement) if found is not None]
 
     def _one(self, statement: str, *values: Any) -> Any:
         found = self._rows(statement, *values)
