@@ -113,16 +113,16 @@ def measure_rounds(folder: Path, rows: list[dict[str, float]]) -> tuple[float, f
     reader = BatchReader(table_model, Limits())
     batches = [reader.read_rows([row]) for row in rows]
     for batch in batches[:500]:
-        table_model.run_round(batch.X, batch.marks)
+        table_model.run_rounds(batch.X, batch.marks)
     began = time.process_time()
     for batch in batches[500:1_500]:
-        table_model.run_round(batch.X, batch.marks)
+        table_model.run_rounds(batch.X, batch.marks)
     alone, began = time.process_time() - began, time.process_time()
     with (folder / "rows").open("wb", buffering=0) as file:
         for batch, row in zip(batches[1_500:2_500], rows[1_500:2_500], strict=True):
             file.write(json.dumps(row).encode())
             os.fdatasync(file.fileno())
-            table_model.run_round(batch.X, batch.marks)
+            table_model.run_rounds(batch.X, batch.marks)
     return 1e3 * alone, 1e3 * (time.process_time() - began)
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 
@@ -16,7 +17,7 @@ from accous.cli import main
 from accous.model.performance import UNSEEN
 from accous.table.adapt import AdaptJob
 from accous.table.kinds import ClassForm
-from accous.table.model import load_table_model
+from accous.table.model import TableModel, load_table_model
 from accous.table.options import AdaptOptions
 from accous.table.rows import PendingRows
 from accous.table.store import ID_STEP
@@ -83,6 +84,42 @@ def test_trees_that_predict_rows_ahead_write_what_they_write_round_by_round(monk
     assert main(["adapt", "again", "stream.csv", "-o", "each.csv", "--batch-size", "5"]) == 0
     ahead, each = (pl.read_csv(name).drop("id") for name in ("ahead.csv", "each.csv"))
     assert ahead.equals(each)
+
+
+@pytest.mark.parametrize("options", [[], ["--learn-first"], ["--label", "label"]])
+def test_rounds_that_are_run_together_leave_what_they_leave_one_by_one(monkeypatch, options):
+    stream = pl.read_csv("stream.csv")
+    late = pl.int_range(stream.height) % 3 == 0
+    moved = stream.with_columns(
+        pl.col("x0") + 2.0, pl.when(late).then(pl.lit("new")).otherwise(pl.col("colour")).alias("colour")
+    )
+    pl.concat((stream, moved)).write_csv("stream.csv")
+    left, together = [], []
+    run_rounds = TableModel.run_rounds
+
+    def counting(self, *arguments, **keywords):
+        result = run_rounds(self, *arguments, **keywords)
+        together.append(len(result.ends))
+        return result
+
+    monkeypatch.setattr(TableModel, "run_rounds", counting)
+    for most in (32, 1):
+        together.clear()
+        monkeypatch.setattr("accous.table.adapt._MOST_ROUNDS_TOGETHER", most)
+        shutil.copytree("model", f"model{most}")
+        adapt = ["adapt", f"model{most}", "stream.csv", "-o", f"{most}.csv", "--batch-size", "3", *options]
+        assert main(adapt) == 0
+        assert (max(together) > 1) == (most > 1 and "--label" not in options)
+        found = load_table_model(f"model{most}")
+        left.append((Path(f"{most}.csv").read_text(), found.model.history_, found.watch, found.history.to_plain()))
+        assert found.watch.columns.events
+    (text, rounds, watch, history), (other_text, other_rounds, other_watch, other_history) = left
+    assert text == other_text
+    pd.testing.assert_frame_equal(rounds, other_rounds, check_exact=True)
+    assert (watch.columns, watch.latest) == (other_watch.columns, other_watch.latest)
+    np.testing.assert_array_equal(watch.recent.last(), other_watch.recent.last())
+    for name, values in history.items():
+        np.testing.assert_array_equal(values, other_history[name])
 
 
 def test_a_long_stream_is_held_in_pieces_and_its_predictions_do_not_wait_for_the_end(monkeypatch):

@@ -308,7 +308,7 @@ def test_seasons_judge_the_changes_of_the_weights_and_not_those_of_single_column
         X[:1, 1] += 9.0 * (number > 130)
         X[:, 2], X[:, 8:] = 0.0, 0.7  # nothing is missing, and the date stands still
         X[:, 5:8] = np.eye(3)[random.integers(0, 3, 5)]
-        table_model.run_round(X, times=86_400.0 * (number + np.arange(5) / 5))
+        table_model.run_rounds(X, times=86_400.0 * (number + np.arange(5) / 5))
         shifts = [event.round for event in model.drift_.events if event.kind == "shift"]
         assert not shifts or table_model.seasons.event_round == shifts[-1]
         kinds_of_the_last |= {event.kind for event in model.drift_.events[-1:] if shifts}

@@ -148,7 +148,7 @@ class Executor:
             batch = self.reader.read(record.body, record.content_type, record.options)
         # If there are none, nothing is learned either.
         sets = prediction_sets(table_model.model, batch)
-        result = table_model.run_round(
+        result = table_model.run_rounds(
             batch.X,
             batch.marks,
             learns_first=record.learns_first,

@@ -124,6 +124,7 @@ class Scoring:
 _END = object()
 _MOST_WAITING, _ROWS_BETWEEN_PRUNES = 20_000, 100_000  # predictions in memory, and on the disk
 _MOST_AHEAD = 2048
+_MOST_ROUNDS_TOGETHER = 32  # between two looks whether to stop or to save
 
 
 class _Following:
@@ -215,13 +216,14 @@ class _Following:
     def _run_rounds(self, rows: PendingRows, *, is_end: bool) -> tuple[PendingRows, bool]:
         """Run the complete rounds; return the remaining rows, and whether to stop."""
         results, model = _Results(rows, self._table_model), self._table_model.model
-        start = 0
-        for stop in self._rule.stops(rows.frame, len(rows), is_end=is_end):
-            self._run_round(rows, results, start, stop)
-            start = stop
+        ends, n_run, start = self._rule.stops(rows.frame, len(rows), is_end=is_end), 0, 0
+        while n_run < len(ends):
+            n_most = self._save_rule.rounds_left(model.state_.n_rounds, _MOST_ROUNDS_TOGETHER)
+            n_run += self._run_some(rows, results, start, ends[n_run : n_run + n_most])
+            start = ends[n_run - 1]
             is_stopped = self._should_stop()
             if is_stopped or self._save_rule.is_due(model.state_.n_rounds, self._last_save):
-                self._emit(rows, results, stop)
+                self._emit(rows, results, start)
                 self._save(is_last=is_stopped)
                 if is_stopped:
                     return rows.after(start), True
@@ -229,27 +231,35 @@ class _Following:
         self._emit(rows, results, start)
         return rows.after(start), False
 
-    def _run_round(self, rows: PendingRows, results: _Results, start: int, stop: int) -> None:
-        batch, scoring, record = rows.X[start:stop], self._scoring, self._record
-        learns_first = self._job.options.learn_first
-        number, scores, ratios, counts = self._table_model.run_round(
-            batch,
-            rows.marks[start:stop],
-            scores=None if learns_first else self._ahead.scores(rows.X, start, stop),
-            learns_first=learns_first,
-            count_errors=None if scoring is None else lambda found: scoring.count(rows, found, start, stop),
-            times=None if results.times is None else results.times[start:stop],
+    def _run_some(self, rows: PendingRows, results: _Results, start: int, ends: list[int]) -> int:
+        """Run the first of these rounds, and those after it that need nothing in between; return how many."""
+        scoring, record, scores = self._scoring, self._record, None
+        if not self._job.options.learn_first:
+            scores = self._ahead.scores(rows.X, start, ends[0])
+        last = ends[-1] if scores is None else start + len(scores)
+        ends = [end for end in ends if end <= last]
+        part = slice(start, ends[-1])
+        result = self._table_model.run_rounds(
+            rows.X[part],
+            rows.marks[part],
+            ends=[end - start for end in ends],
+            scores=scores,
+            learns_first=self._job.options.learn_first,
+            count_errors=None if scoring is None else lambda found: scoring.count(rows, found, start, ends[0]),
+            times=None if results.times is None else results.times[part],
         )
+        stop = start + result.ends[-1]
         if scoring is not None:
-            scoring.observe(rows.frame, batch, start, stop)
-            record.n_scored += counts[0]
-            record.n_wrong_fixed += counts[1]
-            record.n_wrong += counts[2]
-        results.rounds[start:stop] = number
-        results.scores[start:stop] = scores
-        results.ratios[start:stop] = ratios
+            scoring.observe(rows.frame, rows.X[start:stop], start, stop)
+            record.n_scored += result.counts[0]
+            record.n_wrong_fixed += result.counts[1]
+            record.n_wrong += result.counts[2]
+        results.rounds[start:stop] = result.rounds
+        results.scores[start:stop] = result.scores
+        results.ratios[start:stop] = result.ratios
         record.n_rows += stop - start
-        record.n_rounds += 1
+        record.n_rounds += len(result.ends)
+        return len(result.ends)
 
     def _emit(self, rows: PendingRows, results: _Results, stop: int) -> None:
         """Write the rows up to ``stop`` and the bad rows between them; record the position."""
@@ -297,22 +307,30 @@ class _Ahead:
     def __init__(self, table_model: TableModel) -> None:
         self._model, self._form = table_model.model, table_model.form
         self._of: tuple[Any, Any] = None, None
-        self._found, self._start, self._end, self._n_ahead = np.empty(0), 0, 0, 0
+        self._found, self._start = np.empty(0), 0
+        self._first, self._n_ahead = 0, 0
 
     def scores(self, X: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64] | None:
-        """Return the scores of some rows by the predictor in use; None if they are to be computed round by round."""
+        """Return the scores of some rows by the predictor in use, and of rows after them that are known already.
+
+        None if they are to be computed round by round.
+        """
         # Intervals of numbers depend on the round.
         if not isinstance(self._form, ClassForm) or self._model.state_.learning is not None:
             return None
         predictor = self._model.estimator_
-        is_same = self._of[0] is predictor
-        if not is_same or self._of[1] is not X or stop > self._end:
-            # Twice as many rows as the last time, which were all used.
-            self._n_ahead = min(2 * self._n_ahead, _MOST_AHEAD) if is_same else stop - start
-            self._of, self._start = (predictor, X), start
-            self._found = self._form.scores(self._model, X[start : max(stop, start + self._n_ahead)])
-            self._end = start + len(self._found)
-        return self._found[start - self._start : stop - self._start]
+        is_same, is_same_piece = self._of[0] is predictor, self._of[1] is X
+        if not (is_same and is_same_piece) or stop > self._start + len(self._found):
+            if is_same_piece:
+                # As many rows again as this predictor has predicted, or as the one before it had.
+                self._n_ahead = min(start - self._first, _MOST_AHEAD)
+            if not (is_same and is_same_piece):
+                self._of, self._first = (predictor, X), start
+            self._start, self._found = (
+                start,
+                self._form.scores(self._model, X[start : max(stop, start + self._n_ahead)]),
+            )
+        return self._found[start - self._start :]
 
 
 class _RememberedRows:

@@ -181,7 +181,7 @@ class History:
             counts[0, 1:] += (n_scored, n_wrong_fixed, n_wrong)
         if time is not None and time == time:  # noqa: PLR0124 (NaN)
             self._open.lasts[0, LASTS.index("time")] = time
-        if self._is_read():
+        if self._is_read(self.n_rounds):
             self._note((read or model.current)())
         if self.n_rounds % self.stride == 0:
             self._closed.append(self._open)
@@ -189,6 +189,12 @@ class History:
             if len(self) == MOST_POINTS:
                 self._joined = self._points.halved()
                 self.stride *= 2
+
+    def rounds_to_reading(self, most: int) -> int:
+        """Return how many rounds are to be added until metric and state are read, at most so many."""
+        # Which ones are read depends on the stride, which the last point changes.
+        most = min(most, MOST_POINTS * self.stride - self.n_rounds)
+        return next((number for number in range(1, most) if self._is_read(self.n_rounds + number)), most)
 
     def add_labels(self, rounds: NDArray[np.float64], losses: NDArray[np.float64]) -> None:
         """Count labels that arrived late in the rounds that predicted their rows.
@@ -257,12 +263,12 @@ class History:
         )
         return history
 
-    def _is_read(self) -> bool:
+    def _is_read(self, number: int) -> bool:
         """Whether metric and state are read in this round."""
-        if self.n_rounds <= _EARLY_ROUNDS:
+        if number <= _EARLY_ROUNDS:
             return True
-        every = min(_LEAST_EVERY, 1 << ((self.n_rounds - 1).bit_length() - 2))
-        return is_chosen(self.n_rounds, max(every, _STRIDES * self.stride))
+        every = min(_LEAST_EVERY, 1 << ((number - 1).bit_length() - 2))
+        return is_chosen(number, max(every, _STRIDES * self.stride))
 
     def _note(self, snapshot: Snapshot) -> None:
         """Add the metric to the open point; the state is read with it, so that the model's own history has both."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -18,6 +18,7 @@ from accous.arrays import BoolArray, IntArray, from_plain, to_plain
 from accous.checkpoint.codecs import read_data
 from accous.checkpoint.files import expecting_own_content, read_consistently
 from accous.checkpoint.folder import learning_from_plain, learning_to_plain, load_with, save_with
+from accous.diagnostics.coverage import ROUNDS_BETWEEN_COLUMN_LOOKS
 from accous.diagnostics.drift import DriftEvent, SeasonWatch, start_seasons
 from accous.exceptions import CheckpointError, DataError, ParameterError
 from accous.model.backtest import Backtest
@@ -128,12 +129,14 @@ NO_COUNTS = (0, 0, 0)
 
 
 class RoundResult(NamedTuple):
-    """The result of one round.
+    """The result of one round, or of several in a row.
 
     Attributes
     ----------
     number : int
-        Rounds that the model has learned from, this one included.
+        Rounds that the model has learned from, these included.
+    ends : tuple of int
+        Where the rows of each round end.
     scores : array of shape (n_rows,) or (n_rows, n_scores)
         What the kind of the label computes for each row; see `accous.table.kinds`.
     ratios : array of shape (n_rows,)
@@ -143,14 +146,16 @@ class RoundResult(NamedTuple):
     """
 
     number: int
+    ends: tuple[int, ...]
     scores: NDArray[np.float64]
     ratios: NDArray[np.float64]
-    counts: tuple[int, float, float]
+    counts: tuple[int, float, float] = NO_COUNTS
 
     @property
     def rounds(self) -> NDArray[np.int64]:
-        """The round, once for each row."""
-        return np.full(len(self.scores), self.number, dtype=np.int64)
+        """The round of each row."""
+        first = self.number - len(self.ends) + 1
+        return np.repeat(np.arange(first, self.number + 1, dtype=np.int64), np.diff((0, *self.ends)))
 
 
 def ratios_of(model: AdaptiveEstimator, X: NDArray[np.float64], *, needs_ratio: bool) -> NDArray[np.float64]:
@@ -373,21 +378,25 @@ class TableModel(SnapshotReader, Lockable):
             n_before = self.history.totals()["n_rows"]
             if not len(X):
                 return self._as_frame(frame, self.predict_rows(X), n_before)
-            result = self.run_round(X, rows.marks, learns_first=learns_first, times=times)
+            result = self.run_rounds(X, rows.marks, learns_first=learns_first, times=times)
         return self._as_frame(frame, result, n_before)
 
-    def run_round(
+    def run_rounds(
         self,
         X: NDArray[np.float64],
         marks: Marks | None = None,
         *,
+        ends: Sequence[int] | None = None,
         learns_first: bool = False,
         scores: NDArray[np.float64] | None = None,
         count_errors: Callable[[NDArray[Any]], tuple[int, float, float]] | None = None,
         times: NDArray[np.float64] | None = None,
         needs_ratio: bool = True,
     ) -> RoundResult:
-        """Run one round on encoded rows, as `step` and ``accous adapt`` do.
+        """Run rounds on encoded rows, as `step` and ``accous adapt`` do.
+
+        Of several, it runs the first and those after it until the predictor changes or something is to be read: as many
+        as the result has ends. What only the last of them shows is done once for all.
 
         Parameters
         ----------
@@ -395,40 +404,73 @@ class TableModel(SnapshotReader, Lockable):
             At least one row, without bad values.
         marks : Marks, optional
             What the rows show in single columns.
+        ends : sequence of int, optional
+            Where the rows of each round end; None is one round.
         learns_first : bool, default=False
         scores : array of shape (n_rows,) or (n_rows, n_scores), optional
-            Of the rows, by the predictor before the round, if they are known.
+            Of the rows, by the predictor before the rounds, if they are known.
         count_errors : callable, optional
-            Takes the answers of the rows; returns the counts of `RoundResult` for the history.
+            Takes the answers of the rows of one round; returns the counts of `RoundResult` for the history.
         times : array of shape (n_rows,), optional
             When each row happened, in seconds since 1970; NaN where that is not known.
         needs_ratio : bool, default=True
             Whether the ratios of the rows are computed, which nothing is learned from; NaN if not.
         """
         with self.lock():
-            model, ratios = self.model, None
+            model, predictor, start = self.model, self.model.estimator_, 0
             before = model.state_
-            # A pool judges the rows before it learns from them: their ratios cost next to nothing then.
-            is_kept = needs_ratio and not learns_first and before.ratio.is_pooled
-            if not learns_first:
-                scores = self.form.scores(model, X) if scores is None else scores
-                ratios = None if is_kept else ratios_of(model, X, needs_ratio=needs_ratio)
-            model.adapt(X)
-            if learns_first or scores is None:
-                scores = self.form.scores(model, X)
-            if ratios is None:
-                after = model.state_.ratio
-                ratios = after.batch_ratio() if is_kept else ratios_of(model, X, needs_ratio=needs_ratio)
-            if times is not None:
-                self._watch_season(X, times, before.watch.column_parts)
+            if ends is None:
+                ends = (len(X),)
+            elif len(ends) > 1:
+                has_listeners = count_errors is not None or CALLBACKS_NAME in vars(self)
+                ends = ends[: 1 if has_listeners else self._n_unread()]
+            found = []
+            for end in ends:
+                part, start = slice(start, end), end
+                known = None if scores is None else scores[part]
+                found.append(
+                    self._predict_and_learn(X[part], known, learns_first=learns_first, needs_ratio=needs_ratio)
+                )
+                if times is not None:
+                    self._watch_season(X[part], times[part], found[-1][-1])
+                if model.estimator_ is not predictor:
+                    break
+            ends = tuple(ends[: len(found)])
             if marks is not None:
-                self._watch_columns(marks)
+                self._watch_columns(marks if start == len(X) else marks[:start])
+            scores, ratios = (np.concatenate([each[place] for each in found]) for place in (0, 1))
             counts = NO_COUNTS if count_errors is None else count_errors(self.form.answers(scores))
-            time = None if times is None else float(times[-1])
-            self.history.add(model, len(X), *counts, time=time, read=self.current)
+            result = RoundResult(model.state_.n_rounds, ends, scores, ratios, counts)
+            for first, end in zip((0, *ends), ends, strict=False):
+                time = None if times is None else float(times[end - 1])
+                self.history.add(model, end - first, *counts, time=time, read=self.current)
             if CALLBACKS_NAME in vars(self) and model.state_.recent.n_closed != before.recent.n_closed:
                 self._tell()
-            return RoundResult(model.state_.n_rounds, scores, ratios, counts)
+            return result
+
+    def _n_unread(self) -> int:
+        """Return after how many rounds at most the history or the columns are looked at."""
+        until_look = ROUNDS_BETWEEN_COLUMN_LOOKS - self.model.state_.n_rounds % ROUNDS_BETWEEN_COLUMN_LOOKS
+        return self.history.rounds_to_reading(until_look)
+
+    def _predict_and_learn(
+        self, X: NDArray[np.float64], scores: NDArray[np.float64] | None, *, learns_first: bool, needs_ratio: bool
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Run one round; return scores and ratios of its rows, and what moved in the columns until then."""
+        model, ratios = self.model, None
+        before = model.state_
+        # A pool judges the rows before it learns from them: their ratios cost next to nothing then.
+        is_kept = needs_ratio and not learns_first and before.ratio.is_pooled
+        if not learns_first:
+            scores = self.form.scores(model, X) if scores is None else scores
+            ratios = None if is_kept else ratios_of(model, X, needs_ratio=needs_ratio)
+        model.adapt(X)
+        if learns_first or scores is None:
+            scores = self.form.scores(model, X)
+        if ratios is None:
+            after = model.state_.ratio
+            ratios = after.batch_ratio() if is_kept else ratios_of(model, X, needs_ratio=needs_ratio)
+        return scores, ratios, before.watch.column_parts
 
     def _watch_columns(self, marks: Marks) -> None:
         before, this_round, encoder = self.watch.columns, self.model.state_.n_rounds, self.encoder
@@ -474,9 +516,9 @@ class TableModel(SnapshotReader, Lockable):
         model = copy(self.model) if model is None else model
         form = form_of(model.task_, getattr(model, "classes_", None))
         if not len(X):
-            return RoundResult(model.n_rounds_, form.no_scores(0), np.zeros(0), NO_COUNTS)
+            return RoundResult(model.n_rounds_, (0,), form.no_scores(0), np.zeros(0))
         ratios = ratios_of(model, X, needs_ratio=needs_ratio)
-        return RoundResult(model.n_rounds_, form.scores(model, X), ratios, NO_COUNTS)
+        return RoundResult(model.n_rounds_, (len(X),), form.scores(model, X), ratios)
 
     def _as_frame(self, frame: Frame, result: RoundResult, n_before: int) -> Frame:
         lines = pl.DataFrame({LINE: np.arange(n_before + 1, n_before + len(result.ratios) + 1, dtype=np.int64)})

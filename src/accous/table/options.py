@@ -312,6 +312,10 @@ class SaveRule:
             return n_rounds % self.rounds == 0
         return time.monotonic() - last_time >= self.seconds
 
+    def rounds_left(self, n_rounds: int, most: int) -> int:
+        """Return how many more rounds there are until one may be due, at most so many."""
+        return most if self.rounds is None else min(most, self.rounds - n_rounds % self.rounds)
+
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptOptions(_RowsOptions):
