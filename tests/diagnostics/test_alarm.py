@@ -100,6 +100,18 @@ def test_losses_of_classes_lie_between_0_and_1_and_are_expected_as_they_come(nam
     assert limit_of(metric, calibration) == pytest.approx(losses.mean() + max(0.05, 0.2 * losses.mean()))
 
 
+def test_losses_that_are_expected_of_few_rows_alone_are_no_alarm():
+    """Calibrated on few rows, more errors are expected than there were."""
+    p = np.random.default_rng(0).permutation(np.repeat([0.02, 0.98], 20))
+    probabilities, metric = np.column_stack((1 - p, p)), read_metric("error", [0, 1])
+    made, y = PredictedRows(decide(probabilities), probabilities), (p > 0.5).astype(np.int64)
+    calibration = ClassCalibration.fit(made, y, windows_of(40))
+    alarm, losses = start_alarm(limit_of(metric, calibration)), losses_of(metric, calibration, made)
+    for _ in range(500):
+        alarm = alarm.watch(losses)
+    assert not alarm.is_on
+
+
 def test_losses_of_numbers_are_shares_of_four_mean_absolute_errors():
     rng = np.random.default_rng(0)
     made, y = PredictedRows(rng.normal(size=1000)), rng.normal(size=1000)

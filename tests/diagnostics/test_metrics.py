@@ -1,5 +1,7 @@
 """Metrics equal scikit-learn's on labels; their gradients are those of finite differences."""
 
+from statistics import harmonic_mean
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -37,7 +39,11 @@ def of_sklearn(name: str, y, rows: ClassRows) -> float:
         "roc_auc": lambda: (
             sk.roc_auc_score(y == number, p[:, number]) if detail else sk.roc_auc_score(y, scores, **several)
         ),
-        "average_precision": lambda: sk.average_precision_score(y, scores),
+        "roc_auc_macro": lambda: sk.roc_auc_score(one_hot(y, n_classes), p, average="macro"),
+        "average_precision": lambda: (
+            sk.average_precision_score(y == number, p[:, number]) if detail else sk.average_precision_score(y, scores)
+        ),
+        "average_precision_macro": lambda: sk.average_precision_score(one_hot(y, n_classes), p),
         "cost": COSTS[:n_classes, :n_classes][y, predicted].mean,
         **{each: lambda f=f: f(y == number, predicted == number) for each, f in counted.items()},
         **{f"{each}_macro": lambda f=f: f(y, predicted, average="macro") for each, f in counted.items()},
@@ -66,8 +72,11 @@ SEVERAL = [
     "recall:0",
     "precision:1",
     "roc_auc:2",
+    "average_precision:0",
 ]
-CASES = [(name, 2) for name in [*TWO, "f1_macro", "f1:0", "recall_macro"]] + [(name, 3) for name in SEVERAL]
+OF_BOTH = ["f1_macro", "f1:0", "recall_macro", "precision_macro", "roc_auc_macro", "average_precision_macro"]
+SEVERAL += ["roc_auc_macro", "average_precision_macro"]
+CASES = [(name, 2) for name in [*TWO, *OF_BOTH, "roc_auc:0", "average_precision:0"]] + [(name, 3) for name in SEVERAL]
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
@@ -186,7 +195,6 @@ def test_soft_labels_give_the_mean_over_drawn_labels(name, n_classes):
         ("precision:b", lambda _, predicted: predicted == "b"),
         ("f1_macro", lambda *_: True),
         ("error", lambda *_: True),
-        ("roc_auc:b", lambda true, _: 2 * (true == "b")),
     ],
 )
 def test_the_rows_that_count_are_those_of_the_denominator(name, counted):
@@ -194,6 +202,13 @@ def test_the_rows_that_count_are_those_of_the_denominator(name, counted):
     classes = ["a", "b", "c"]
     wanted = np.mean([counted(classes[true], classes[made]) for true, made in zip(y, rows.predicted, strict=True)])
     assert read_metric(name, classes).share_counted(rows) == pytest.approx(wanted)
+
+
+def test_a_ranking_counts_as_many_rows_as_the_harmonic_mean_of_its_sides():
+    y, rows = rows_of(0, 3)
+    n_of_class = int((y == 1).sum())
+    wanted = 2.0 * harmonic_mean([n_of_class, len(y) - n_of_class]) / len(y)
+    assert read_metric("roc_auc:1", range(3)).share_counted(rows) == pytest.approx(wanted)
 
 
 def test_roc_auc_counts_pairs():

@@ -23,6 +23,7 @@ from accous.diagnostics.performance import (
     label_weights,
     labels_needed,
     of_constant,
+    spread_of,
     windows_of,
 )
 
@@ -372,5 +373,23 @@ def test_segments_of_numbers_are_quarters():
 
 
 def test_labels_needed_are_those_of_the_formula():
-    assert labels_needed(0.5, 0.05) == 271
-    assert labels_needed(0.1, 0.05) == 98
+    assert labels_needed(0.5 * 0.5, 0.05) == 271
+    assert labels_needed(0.1 * 0.9, 0.05) == 98
+
+
+@pytest.mark.parametrize("metric", [ERROR, AUC, F1, MAE])
+def test_as_many_labels_as_are_needed_give_the_half_width(metric):
+    rng, calibration = np.random.default_rng(0), calibration_of()
+    made, y = draw(rng, 4_000, shift=-1.5)
+    if metric is MAE:
+        calibration = NumberCalibration.fit(*numbers(rng, 1_500), windows_of(1_500))
+        made, y = numbers(rng, 4_000)
+    wanted = 0.1 * expected(metric, calibration, made).value if metric is MAE else 0.04
+    n = labels_needed(spread_of(metric, calibration, made), wanted)
+    found = []
+    for seed in range(20):
+        chosen = np.random.default_rng(seed).permutation(4_000)[:n]
+        # They speak alone: what is expected beside them narrows the interval.
+        one = confirmed(metric, calibration, made, Labels(made[chosen], y[chosen], np.ones(n), is_alone=True))
+        found.append(0.5 * (one.high - one.low))
+    assert np.mean(found) == pytest.approx(wanted, rel=0.15)

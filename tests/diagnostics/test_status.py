@@ -133,6 +133,11 @@ def test_advice_has_a_number():
     assert few.advice.command() == "accous ask MODEL STREAM -n 100 -o to_label.csv"
     assert few.advice.command("my model", "s.csv") == "accous ask 'my model' s.csv -n 100 -o to_label.csv"
     assert state(ERROR, 0.14, 0.06, 0.26, "labels", fit=0.1, n_labels=30).advice.n == 90
+    uncertain = Estimate("f1", 0.3, 0.2, 0.4, "expected", 0.4, 0)
+    assert advise("uncertain", uncertain, 0.1, spread=1.5) == Advice(Action.LABEL, 410)
+    # Numbers that are predicted without an error are tolerated none.
+    perfect = Estimate("mean_absolute_error", 0.0, 0.0, 0.1, "labels", 0.0, 100)
+    assert advise("uncertain", perfect, 0.0) == Advice(Action.LABEL, 1000)
 
 
 def test_further_reasons_decide_nothing():
@@ -169,9 +174,9 @@ def test_every_code_has_a_text_of_at_most_25_words_and_one_number():
 
 def test_while_the_alarm_is_on_there_is_something_to_do():
     now = Estimate("error", 0.1, 0.08, 0.12, "labels", 0.1, 200)
-    assert advise("healthy", ERROR, now, 0.05).code == Action.NOTHING
-    assert advise("healthy", ERROR, now, 0.05, alarm=True).code == Action.LABEL
-    assert advise("degraded", ERROR, now, 0.05).code == Action.LEARN
-    asked = advise("degraded", ERROR, now, 0.05, has_learned=True)
+    assert advise("healthy", now, 0.05).code == Action.NOTHING
+    assert advise("healthy", now, 0.05, alarm=True).code == Action.LABEL
+    assert advise("degraded", now, 0.05).code == Action.LEARN
+    asked = advise("degraded", now, 0.05, has_learned=True)
     assert asked.code == Action.LABEL
     assert str(asked) == text_of(asked)

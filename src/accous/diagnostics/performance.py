@@ -458,8 +458,7 @@ def expected(metric: Metric, calibration: Calibration, recent: PredictedRows) ->
     if not len(recent):
         return Estimate(metric.name, math.nan, math.nan, math.nan, "expected", before, 0)
     rows = calibration.expected_rows(recent)
-    value, slopes = metric.value(rows), metric.gradient(rows)
-    variance = float((rows.mass * np.square(slopes)).sum()) / len(recent)
+    value, variance = metric.value(rows), _spread(metric, rows) / len(recent)
     without = [metric.value(calibration.expected_rows(recent, each)) for each in range(calibration.n_windows)]
     if len(without) > 1:
         # The jackknife by windows of time sees what rows close to one another share.
@@ -482,8 +481,7 @@ def confirmed(metric: Metric, calibration: Calibration, recent: PredictedRows, l
     own = _variance_of_mean(true - share * guessed, weight, n_effective)
     if metric.is_of_numbers:
         # A few labels seldom hold the largest residuals: held-out rows know the tail better.
-        likely = calibration.expected_rows(recent)
-        own = max(own, float((likely.mass * np.square(metric.gradient(likely))).sum()) / n_effective)
+        own = max(own, spread_of(metric, calibration, recent) / n_effective)
     variance += own
     low, high = _interval(metric, joined.rows(0.0, weight), value, variance, n_effective, df=n_effective - 1.0)
     return Estimate(metric.name, value, low, high, "labels", at_fit(metric, calibration), len(labels))
@@ -518,7 +516,7 @@ def gaps(metric: Metric, calibration: Calibration) -> tuple[FloatArray, float]:
         true, guessed = calibration.true_rows(chosen), calibration.expected_rows(calibration.held_out[chosen], each)
         found.append(metric.loss(metric.value(true)) - metric.loss(metric.value(guessed)))
         if not math.isnan(found[-1]) and not metric.is_of_numbers:
-            variances.append(float((true.mass * np.square(metric.gradient(true))).sum()) / len(chosen))
+            variances.append(_spread(metric, true) / len(chosen))
     return np.array(found), float(np.mean(variances)) if variances else 0.0
 
 
@@ -550,16 +548,25 @@ def moved(before: PredictedRows, now: PredictedRows) -> float:
     return max(found)
 
 
-def labels_needed(value: float, half_width: float) -> int:
-    """Return how many labels tell a share to within a half-width.
+def spread_of(metric: Metric, calibration: Calibration, recent: PredictedRows) -> float:
+    """Return the variance that a metric has by one label of the rows that are expected."""
+    return _spread(metric, calibration.expected_rows(recent))
+
+
+def _spread(metric: Metric, rows: ClassRows | NumberRows) -> float:
+    return float((rows.mass * np.square(metric.gradient(rows))).sum())
+
+
+def labels_needed(spread: float, half_width: float) -> int:
+    """Return how many labels tell a metric to within a half-width, given its variance by one label.
 
     Examples
     --------
-    >>> labels_needed(0.16, 0.05)
+    >>> labels_needed(0.16 * 0.84, 0.05)
     146
     """
     normal = float(ndtri(0.5 + 0.5 * LEVEL))
-    return math.ceil(normal**2 * value * (1.0 - value) / half_width**2)
+    return math.ceil(normal**2 * spread / half_width**2)
 
 
 # --- Segments

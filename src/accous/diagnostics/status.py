@@ -145,7 +145,8 @@ def losses_of(
 
 def limit_of(metric: Metric, calibration: Calibration) -> float:
     """Return the mean loss at fit and what is tolerated above it: 5 points of classes, and a fifth at least."""
-    before = float(losses_of(metric, calibration, calibration.held_out, calibration.y).mean())
+    both = (losses_of(metric, calibration, calibration.held_out, y).mean() for y in (calibration.y, None))
+    before = float(max(both))  # calibrated on few rows, losses are expected that did not occur
     least = 0.0 if isinstance(calibration, NumberCalibration) else _POINTS
     return before + max(least, _SHARE_OF_LOSS * before)
 
@@ -336,6 +337,7 @@ def judge(
     alarm: bool = False,
     has_learned: bool = False,
     learned_predicts: bool = False,
+    spread: float = math.nan,
     also: tuple[Reason, ...] = (),
 ) -> Status:
     """Return the state of the model.
@@ -356,6 +358,8 @@ def judge(
         Whether the alarm is on, and whether the model has learned from all labels.
     learned_predicts : bool
         Whether what labels taught predicts: the expected value describes the predictor from before and decides nothing.
+    spread : float
+        Variance of the metric by one label (`accous.diagnostics.performance.spread_of`): it says how many are needed.
     also : tuple of Reason
         Further findings to name; they decide nothing.
     """
@@ -371,9 +375,8 @@ def judge(
     # NaN compares as false.
     if metric.loss(now.at_fit) >= metric.loss(history.constant) - _TINY:
         reasons.append(Reason(Finding.NO_BETTER, history.constant))
-    return Status(
-        state, alarm, (*reasons, *also), advise(state, metric, now, tolerance, alarm=alarm, has_learned=has_learned)
-    )
+    advice = advise(state, now, tolerance, spread, alarm=alarm, has_learned=has_learned)
+    return Status(state, alarm, (*reasons, *also), advice)
 
 
 def _losses(metric: Metric, now: Estimate) -> tuple[float, float, float]:
@@ -419,25 +422,28 @@ def _without_labels(
 
 
 def advise(
-    state: str, metric: Metric, now: Estimate, tolerance: float, *, alarm: bool = False, has_learned: bool = False
+    state: str,
+    now: Estimate,
+    tolerance: float,
+    spread: float = math.nan,
+    *,
+    alarm: bool = False,
+    has_learned: bool = False,
 ) -> Advice:
     """Return what to do: label so many recent rows, refit, or nothing."""
     if state == DEGRADED and now.basis == "labels" and not has_learned:
         return Advice(Action.LEARN, now.n_labels)
     if state == HEALTHY and now.basis == "labels" and not alarm:
         return Advice(Action.NOTHING)
-    return Advice(Action.LABEL, rows_to_label(metric, now, tolerance))
+    return Advice(Action.LABEL, _rows_to_label(now, max(tolerance, _TINY), spread))
 
 
-def rows_to_label(metric: Metric, now: Estimate, tolerance: float) -> int:
-    """Return how many more labels tell the metric to within the tolerance, in tens and 50 at least."""
-    if metric.is_share and not math.isnan(now.value):
-        needed = labels_needed(min(0.5, max(0.05, metric.loss(now.value))), tolerance)
-    else:
-        needed = 100
+def _rows_to_label(now: Estimate, tolerance: float, spread: float) -> int:
+    """Return how many more labels tell the metric to within the tolerance, in tens, from 50 to 1,000."""
+    needed = 100.0 if math.isnan(spread) else labels_needed(spread, tolerance)
     if now.basis == "labels" and not math.isnan(now.high):
         half_width = 0.5 * (now.high - now.low)
-        needed = math.ceil(now.n_labels * max(0.0, (half_width / tolerance) ** 2 - 1.0))
+        needed = now.n_labels * max(0.0, (half_width / tolerance) ** 2 - 1.0)
     return int(min(1000, max(50, 10 * math.ceil(needed / 10))))
 
 
@@ -456,7 +462,7 @@ TEXTS: dict[Finding | Action, str] = {
     Finding.BACKTEST_HELD: "The expected value held in all {n:,} windows of the reference.",
     Finding.BACKTEST_SCATTERED: "In the worst window of the reference, the loss was {x:.3g} higher than expected.",
     Finding.NO_BACKTEST: "The reference has {n:,} windows in order of time: too few to trust the expected value.",
-    Finding.INPUTS_AS_BEFORE: "Inputs have hardly moved further than windows of the reference (drift {x:.2f} of 1).",
+    Finding.INPUTS_AS_BEFORE: "Inputs move as they did between windows of the reference (drift {x:.2f} of 1).",
     Finding.INPUTS_MOVED: "Inputs have moved further than windows of the reference (drift {x:.2f} of 1).",
     Finding.PREDICTIONS_MOVED: "Predictions have moved away from those on the reference ({x:.2f} of 1).",
     Finding.NOT_DEFINED: "The metric is undefined on recent rows, for example because all are of one class.",

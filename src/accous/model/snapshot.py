@@ -28,6 +28,7 @@ from accous.diagnostics.performance import (
     estimate,
     estimate_by_segment,
     moved,
+    spread_of,
 )
 from accous.diagnostics.status import Finding, Reason, Status
 from accous.exceptions import DataError, ParameterError
@@ -286,6 +287,7 @@ class Snapshot:
             alarm=alarm is not None and alarm.process.is_on,
             has_learned=learning is not None and bool(learning.kept.is_learned.all()),
             learned_predicts=learning is not None and learning.weight > 0.0,
+            spread=math.nan if self.calibration is None else spread_of(metric, self.calibration, self.recent),
             also=self._further_reasons,
         )
         return replace(found, alarm_since=None if alarm is None else alarm.since)
