@@ -233,6 +233,18 @@ def test_classes_that_do_not_occur_are_left_out_as_by_scikit_learn():
     )
 
 
+@pytest.mark.parametrize("name", ["f1_macro", "recall_macro", "precision_macro", "balanced_error"])
+def test_a_class_that_is_expected_in_less_than_half_a_row_does_not_occur(name):
+    rng = np.random.default_rng(0)
+    p = np.column_stack((rng.uniform(0.1, 0.9, 500), np.zeros(500), np.full(500, 5e-4)))
+    p[:, 1] = 1.0 - p.sum(axis=1)
+    two, three = (
+        read_metric(name, range(k)).value(ClassRows(decide(p[:, :2]), p[:, :k], p[:, :k] / p[:, :k].sum()))
+        for k in (2, 3)
+    )
+    assert three == pytest.approx(two, abs=2e-3)
+
+
 def test_threshold_decides_between_two_classes():
     probabilities = np.array([[0.7, 0.3], [0.8, 0.2], [0.1, 0.9]])
     assert decide(probabilities).tolist() == [0, 0, 1]

@@ -323,10 +323,12 @@ def _of_counts(metric: Metric, rows: ClassRows) -> tuple[float, FloatArray]:
     counts = rows.mass.T @ one_hot(rows.predicted, n_classes)
     kind = "recall" if metric.kind == "balanced_error" else metric.kind
     found, n_known = [], rows.probabilities.shape[1]
+    # What is expected in less than half a row does not occur.
+    fewest = max(_SMALLEST_MASS, 0.5 * rows.mass.sum() / max(1, len(rows.mass)))
     more = range(n_known, n_classes) if len(metric.classes) == n_known else ()
     for each in (*metric.classes, *more):
         n_true, n_predicted = counts[each].sum(), counts[:, each].sum()
-        is_absent = n_true <= _SMALLEST_MASS and (n_predicted <= _SMALLEST_MASS or metric.kind == "balanced_error")
+        is_absent = n_true <= fewest and (n_predicted <= fewest or metric.kind == "balanced_error")
         if not is_absent or len(metric.classes) == 1:
             found.append(_of_one_class(kind, counts, each))
     value, by_count = _averaged(found)
