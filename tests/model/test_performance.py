@@ -247,6 +247,24 @@ def test_rows_asked_about_count_when_labels_of_all_rows_follow(model):
     assert now.value == pytest.approx(np.mean(model.predict(X[-500:]) != y[-500:]), abs=0.03)
 
 
+def test_the_alarm_sees_old_labels_too_and_the_state_recent_ones(model):
+    X, y = draw(7, 6_000)
+    model.adapt(X)
+    late = model.task_.read_late(np.where(np.arange(6_000) < 3_000, 1 - y, y), 6_000)
+    model.measure(X, late, since_made=np.arange(6_000)[::-1])
+    assert (model.status_.state, model.status_.alarm) == ("healthy", True)
+
+
+def test_labels_of_some_rows_that_arrived_at_once_are_no_alarm(model):
+    X, y = draw(7, 6_000)
+    model.adapt(X)
+    is_wrong = model.predict(X) != y
+    late = model.task_.read_late(y[is_wrong], int(is_wrong.sum()))
+    assert len(late) > 500
+    model.measure(X[is_wrong], late, since_made=np.arange(6_000)[::-1][is_wrong])
+    assert not model.status_.alarm
+
+
 def test_predictions_of_then_are_what_is_measured(model):
     X, y = draw(7, 400)
     model.adapt(X).observe(X, y, predicted=y, learn=False)

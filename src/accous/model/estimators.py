@@ -458,7 +458,7 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
             )
             labelled, alarm = (new[:0] if state.labelled is None else state.labelled).after(new), current.alarm
             if alarm is not None:
-                weights = labelled.weights(state.n_rows, current.n_recent)
+                weights = labelled.weights_of_all(state.n_rows, current.n_recent)
                 alarm = alarm.after_labels(self.rules_, new.labels(weights[len(labelled) - len(new) :]), state.n_rounds)
             self._replace_state(replace(state, labelled=labelled.newest(), alarm=alarm), with_new_labels=True)
 

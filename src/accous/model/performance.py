@@ -98,19 +98,22 @@ class LabelledRows:
         return np.maximum(0, self.came - newest[groups] + self.made_at)
 
     def weights(self, n_rows: int, n_recent: int) -> FloatArray:
-        """Return how much each label counts after so many rows of the stream; 0 for what says nothing of recent rows.
+        """Return how much each label counts after so many rows; 0 for what says nothing of recent ones."""
+        fading = label_weights((n_rows - self.arrived).astype(np.float64), n_recent)
+        return np.where(fading > _SMALLEST_WEIGHT, fading * self.weights_of_all(n_rows, n_recent), 0.0)
+
+    def weights_of_all(self, n_rows: int, n_recent: int) -> FloatArray:
+        """Return how much each label counts, however old.
 
         Labels of known probability count. Those that merely arrived may be of a certain kind of rows: they count if
         they are all labels of the recent rows, or nearly, beside some that were asked for.
         """
-        ages = (n_rows - self.arrived).astype(np.float64)
-        merely, is_recent = np.isnan(self.chosen), ages <= n_recent
+        merely, is_recent = np.isnan(self.chosen), n_rows - self.arrived <= n_recent
         n_asked = min((is_recent & ~merely).sum(), n_recent // 2)
         # Labels may come before or after the round that learns from their rows.
         are_all = (is_recent & merely).sum() >= _NEARLY_ALL * (n_recent - n_asked)
         chosen = np.where(merely | (are_all & is_recent), 1.0, self.chosen)
-        fading = label_weights(ages, n_recent)
-        return np.where((fading > _SMALLEST_WEIGHT) & (are_all | ~merely), fading / chosen, 0.0)
+        return np.where(are_all | ~merely, 1.0 / chosen, 0.0)
 
     def labels(self, weights: FloatArray) -> Labels:
         """Return those with a weight; where classes were predicted that nothing is expected of, they speak alone."""
