@@ -112,9 +112,9 @@ def test_one_call_of_the_kernel_runs_a_round_of_many_keys(adapter, monkeypatch):
         kernel(active, *arguments)
 
     monkeypatch.setattr(rounds, "run_learners_of_keys", counting)
-    keys = np.repeat(np.arange(128), 10)
+    keys = np.repeat(np.arange(512), 10)
     adapter.step_many({}, keys, None, drifting(len(keys), 2))
-    assert n_active == [64, 64, 64, 64]
+    assert n_active == [256, 256, 256, 256]
 
 
 @pytest.mark.parametrize("make_frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])

@@ -310,14 +310,17 @@ class KeyRunner:
         shared, form = self._shared, self._form
         known = [key for key, state in enumerate(states) if state is not None]
         stored = [bytes(state) for state in states if state is not None]
-        most_rounds = most_rows + 1 + max((sum(form.peek(state)) for state in stored), default=0)
+        known_names = [names[key] for key in known]
+        headers = [form.header(*each) for each in zip(stored, known_names, strict=True)]
+        most_rounds = most_rows + 1 + max((each.n_rounds + each.n_waiting for each in headers), default=0)
         stack = self._empty_stack(len(states), count_learners(most_rounds, shared.min_interval))
         waiting = [self._no_rows] * len(states)
         if known:
             keys = np.array(known)
-            rows = form.unpack(stored, stack, keys, [names[key] for key in known])
+            rows = form.unpack(stored, headers, stack, keys, known_names)
             for key, matrix in zip(known, rows, strict=True):
-                waiting[key] = KeyedRows.from_matrix(matrix) if len(matrix) else self._no_rows
+                if len(matrix):
+                    waiting[key] = KeyedRows.from_matrix(matrix)
             stack.fitted[keys[~stack.is_moved[keys]]] = shared.base_weighing
         if len(known) < len(states):
             self._start(stack, np.array([key for key, state in enumerate(states) if state is None]))
@@ -519,7 +522,7 @@ def _vetoes(stack: KeyStack, was_held: list[float], names: list[Any]) -> list[Ke
 # --- KeyedAdapter: one model per key, as a step from bytes to bytes that any engine can call
 
 
-_MOST_KEYS = 64
+_MOST_KEYS = 256  # a call of numpy takes no longer for them than for one
 _ONE_KEY = np.zeros(1, dtype=np.int64)
 _MOST_NUMBERS = 4_000_000  # of the arrays that a call makes for the keys that run together
 
@@ -716,7 +719,7 @@ class KeyedAdapter:
 
     def rounds_of(self, state: bytes) -> int:
         """Return how many rounds a state has run."""
-        return self._form.peek(state)[0]
+        return self._form.age(state)[1]
 
     def rows_seen(self, state: bytes) -> int:
         """Return how many rows of its key a state has seen: of two states of a key, the later one has seen more."""

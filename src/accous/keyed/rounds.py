@@ -497,7 +497,9 @@ def update_fits(shared: SharedModel, stack: KeyStack, active: IntArray, weighed:
         numbers[Number.N_REFITS, keys] += 1.0
         numbers[Number.LAST_REFIT, keys] = numbers[Number.N_ROUNDS, keys]
     if rules.has_safeguards:
-        for place in _checks_due(shared, stack, active, places, weighed.weights):
+        # Without a refit since the last comparison there is nothing to compare.
+        has_refitted = numbers[Number.N_REFITS, active] > numbers[Number.VETO_REFITS, active]
+        for place in _checks_due(shared, stack, active, places[has_refitted[places]], weighed.weights):
             _check(shared, stack, active, place, weighed, weighing[place])
 
 

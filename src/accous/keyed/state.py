@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -127,6 +127,22 @@ class _Limits:
 # --- Writing and reading
 
 
+class Header(NamedTuple):
+    """What is known of a state before its numbers are read.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Learners, slots, visits and sizes of a change, and whether the predictor has moved and was compared.
+    n_waiting, n_rounds : int
+        Waiting rows, and rounds.
+    """
+
+    sizes: tuple[int, ...]
+    n_waiting: int
+    n_rounds: int
+
+
 class StateFormat:
     """Writes and reads the states of the keys of one model.
 
@@ -178,14 +194,6 @@ class StateFormat:
         return found
 
     @staticmethod
-    def peek(state: bytes) -> tuple[int, int]:
-        """Return the number of rounds and of waiting rows of a state; any numbers if it is damaged."""
-        if len(state) < _HEADER_AND_ROUND.size:
-            return 0, 0
-        *_, n_waiting, _, _, n_rounds = _HEADER_AND_ROUND.unpack_from(state)
-        return int(n_rounds) if 0.0 <= n_rounds < _MOST_ROUNDS else 0, n_waiting
-
-    @staticmethod
     def age(state: bytes, name: object = None) -> tuple[int, int]:
         """Return how many rows a state has seen and how many rounds it has run: a later one has more of either."""
         if len(state) < _HEADER.size + 8 * N_NUMBERS or state[:4] != _MAGIC:
@@ -193,15 +201,19 @@ class StateFormat:
         ages = (
             struct.unpack_from("<d", state, _HEADER.size + 8 * each)[0] for each in (Number.N_SEEN, Number.N_ROUNDS)
         )
-        n_seen, n_rounds = (int(age) if 0.0 <= age < _MOST_ROUNDS else 0 for age in ages)
+        n_seen, n_rounds = (_count(age) for age in ages)
         return n_seen, n_rounds
 
-    def unpack(self, states: list[bytes], stack: KeyStack, keys: IntArray, names: list[Any]) -> list[FloatArray]:
+    def unpack(
+        self, states: list[bytes], headers: list[Header], stack: KeyStack, keys: IntArray, names: list[Any]
+    ) -> list[FloatArray]:
         """Write states into the rows of some keys of a stack, and return the waiting rows of each.
 
         Parameters
         ----------
         states : list of bytes
+        headers : list of Header
+            What ``header`` returns for each.
         stack : KeyStack
         keys : array of shape (n_states,)
         names : list
@@ -210,11 +222,9 @@ class StateFormat:
         Raises
         ------
         CheckpointError
-            If these are not the bytes of a state, or belong to another model, or were written by a newer accous, or
-            if a count or a number is one that no rounds lead to.
+            If a count or a number is one that no rounds lead to.
         """
-        checked = [self._check(state, name) for state, name in zip(states, names, strict=True)]
-        sizes = np.array([of_state for of_state, _ in checked], dtype=np.int64)
+        sizes = np.array([header.sizes for header in headers], dtype=np.int64)
         lengths = np.array([len(state) for state in states])
         content = b"".join(states)  # compiled code reads numbers at the places where their type may lie
         types, limits = (np.float64, np.float32, np.int32), self._limits
@@ -224,23 +234,28 @@ class StateFormat:
         bad = read_states(keys, sizes, begins, *views, *of_limits, self._min_interval, *stack.stored)
         if bad >= 0:
             raise impossible_state(names[bad])
-        return [self._rows(*each) for each in zip(states, checked, names, strict=True)]
+        return [
+            self._rows(*each) if each[1].n_waiting else _NO_ROWS for each in zip(states, headers, names, strict=True)
+        ]
 
-    def _rows(self, state: bytes, checked: tuple[tuple[int, ...], int], name: object) -> FloatArray:
+    def _rows(self, state: bytes, header: Header, name: object) -> FloatArray:
         """Return the waiting rows of a state."""
-        sizes, n_rows = checked
-        if not n_rows:
-            return _NO_ROWS
-        rows = np.frombuffer(state, dtype=np.float64, offset=self.length(sizes)).reshape(n_rows, self._row_width)
+        rows = np.frombuffer(state, dtype=np.float64, offset=self.length(header.sizes)).reshape(-1, self._row_width)
         if not _are_rows(rows):
             raise impossible_state(name)
         return rows
 
-    def _check(self, state: bytes, name: object) -> tuple[tuple[int, ...], int]:
-        """Return the sizes of a state and how many rows wait, if it is whole and one of this model."""
-        if len(state) < _HEADER.size or state[:4] != _MAGIC:
+    def header(self, state: bytes, name: object) -> Header:
+        """Return what the header of a state says.
+
+        Raises
+        ------
+        CheckpointError
+            If these are not the bytes of a state, or belong to another model, or were written by a newer accous.
+        """
+        if len(state) < _HEADER_AND_ROUND.size or state[:4] != _MAGIC:
             raise _foreign(state, _of_key(name))
-        _, version, *counts, n_waiting, checksum, fingerprint = _HEADER.unpack_from(state)
+        _, version, *counts, n_waiting, checksum, fingerprint, n_rounds = _HEADER_AND_ROUND.unpack_from(state)
         if version != VERSION:
             raise CheckpointError(
                 f"The state{_of_key(name)} has format {version}, and this accous reads format {VERSION}: use the accous"
@@ -260,7 +275,11 @@ class StateFormat:
                 f"{fingerprint.hex()[:12]}, not {self._fingerprint.hex()[:12]}): load the model that it was made with, "
                 "or pass None to start again with this one."
             )
-        return sizes, n_waiting
+        return Header(sizes, n_waiting, _count(n_rounds))
+
+
+def _count(number: float) -> int:
+    return int(number) if 0.0 <= number < _MOST_ROUNDS else 0
 
 
 def _are_rows(waiting: FloatArray) -> bool:
