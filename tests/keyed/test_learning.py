@@ -64,7 +64,7 @@ def test_single_precision_hardly_matters_if_every_round_refits(n_classes):
 )
 def test_other_settings_of_the_ratio(ratio, monkeypatch):
     # Whether a look ends early is decided at mean thetas for a key, and with the mean ratio for the classifier.
-    for module in ("core.round", "keyed.rounds"):
+    for module in ("core.round", "core.many_keys"):
         monkeypatch.setattr(f"accous.{module}.LEAST_ROWS", 10**9)
     parameters = {"ratio": OnlineDensityRatio(**ratio), "refit": "always"}
     adapter, state, model, theirs, ours, _ = follow(parameters, n_rounds=40)

@@ -80,16 +80,68 @@ def score_rows_of_keys(
             probabilities[i, c] /= total
 
 
-_NOW, _CAUTIOUS, _OVER_LOOK = 0, 1, 2
+@kernel(types.void, KEYS, IN3, IN1, float64, SINGLE3, IN2, OUT1, OUT2, OUT2, OUT3, OUT3)
+def restore_slots(
+    keys: IntArray,
+    blocks: FloatArray,
+    cuts: FloatArray,
+    uncut: float,
+    slots: SingleArray,
+    priors_by_used: FloatArray,
+    shares: FloatArray,
+    ratios: FloatArray,
+    priors: FloatArray,
+    factors: FloatArray,
+    slot_ratios: FloatArray,
+) -> None:
+    """Compute the ratios of the slots of some keys, what they multiply the shapes by, and the priors of the candidates.
+
+    Parameters
+    ----------
+    keys : array of shape (n_here,)
+    blocks, cuts, uncut : arrays and float
+        As for ``weigh_keys``.
+    slots : array of shape (n_keys, n_slots, slot_width)
+    priors_by_used : array of shape (n_slots + 1, n_candidates)
+        By the number of slots in use; free ones come last.
+    shares, ratios : arrays of shape (n_shapes,) and (n_blocks, BLOCK)
+        Workspace.
+    priors, factors, slot_ratios : arrays
+        Of `accous.core.many_keys.KeyStack`.
+    """
+    n_shapes, width = cuts.shape[0], slots.shape[2]
+    n_coefs, n_rows = width - n_shapes - 2, slot_ratios.shape[2]
+    theta, means = np.empty(n_coefs), np.empty(n_shapes)
+    for h in range(keys.shape[0]):
+        key, n_used = keys[h], 0
+        for slot in range(slots.shape[1]):
+            factors[key, slot] = 0.0
+            if slots[key, slot, width - 2] > 0.0:
+                n_used += 1
+                for j in range(n_coefs):
+                    theta[j] = slots[key, slot, j]
+                for j in range(n_shapes):
+                    shares[j] = slots[key, slot, n_coefs + j]
+                evaluate_at(blocks, theta, uncut, ratios)
+                row, others = ratios.reshape(-1)[:n_rows], slot_ratios[key, :0]
+                mix_all(row, cuts, shares, others, means, slot_ratios[key, slot])
+                for j in range(n_shapes):
+                    factors[key, slot, j] = shares[j] / means[j]
+        priors[key] = priors_by_used[n_used]
+
+
+_NOW, _OVER_LOOK, _CAUTIOUS, _OF_FIT = 0, 1, 2, 3
+N_SHOWN = 3
 
 
 @kernel(
-    *(types.void, KEYS, KEYS, IN3, IN1, IN1, float64, float64, IN2, SINGLE2, KEYS, int64, int64, IN1, IN1, IN1, IN3),
-    *(OUT2, OUT1, OUT2, OUT2, OUT2, OUT2),
+    *(types.void, KEYS, KEYS, KEYS, IN3, IN1, IN1, float64, float64, IN2, SINGLE2, KEYS, int64, OUT2, KEYS),
+    *(int64, float64, float64, boolean, boolean, IN1, IN3, SINGLE2, OUT2, OUT1, OUT2, OUT2, OUT2, OUT2, OUT2),
 )
 def weigh_keys(
     places: IntArray,
     keys: IntArray,
+    n_rows: IntArray,
     blocks: FloatArray,
     cuts: FloatArray,
     base: FloatArray,
@@ -98,25 +150,35 @@ def weigh_keys(
     coef: FloatArray,
     parts: SingleArray,
     starts: IntArray,
-    n_all: int,
     n_cautious: int,
+    numbers: FloatArray,
+    of_numbers: IntArray,
+    least_rows: int,
+    largest_move: float,
+    smallest_shift: float,
+    has_safeguards: bool,
+    compares_fit: bool,
     holds: FloatArray,
-    strengths: FloatArray,
-    look_rounds: FloatArray,
     slots: FloatArray,
+    fitted: SingleArray,
     room: FloatArray,
     shares: FloatArray,
     ratios: FloatArray,
     weights: FloatArray,
     shrunk: FloatArray,
+    weighing: FloatArray,
     shown: FloatArray,
 ) -> None:
     r"""Compute the pooled ratio and the importance weights of each key, those for a fit, and what they show.
+
+    A round is added to the sums of the look, unless its ratio has left the mean over them.
 
     Parameters
     ----------
     places, keys : arrays of shape (n_here,)
         The rows to write, and their keys.
+    n_rows : array of shape (n_here,)
+        Rows of the round; 0 if it is no new one, so that the look has nothing to do with it.
     blocks : array of shape (n_blocks, d, BLOCK)
         Reference rows.
     cuts : array of shape (n_shapes,)
@@ -129,60 +191,99 @@ def weigh_keys(
     starts : array of shape (5,)
         Where proportions, cautious proportions, means of the shapes, and theta and proportions summed over the look
         begin in a row of parts. The means are written.
-    n_all, n_cautious : int
-        Candidates, and cautious ones.
+    n_cautious : int
+    numbers : array of shape (n_numbers, n_keys)
+    of_numbers : array of shape (5,)
+        Where the strength, the share of the ratio that counts, effective rows, and rounds and rows of the look are in
+        ``numbers``. All but the first are written.
+    least_rows, largest_move : int and float
+        How many rows a look has before it can end, and how far its ratio may move.
+    smallest_shift : float
+        Below this distance from the base weights there is nothing to adapt to.
+    has_safeguards, compares_fit : bool
+        Whether the pool says how far the ratio counts, and weights are shrunk; whether to compare with the last fit.
     holds : array of shape (n_keys,)
-        How far the cautious ones are in use.
-    strengths : array of shape (n_keys,)
-        How far weights are shrunk for a fit.
-    look_rounds : array of shape (n_keys,)
-        Rounds of the look so far, if the pooled ratio is to be compared with the mean over them; else 0.
+        How far the cautious candidates are in use.
     slots : array of shape (n_keys, n_slots, n_reference)
+    fitted : array of shape (n_keys, n_weighing)
+        What the weights of the last fit were made of.
     room, shares, ratios : arrays of shape (2, n_reference), (n_candidates,) and (n_blocks, BLOCK)
         Workspace.
     weights, shrunk : arrays of shape (n_active, n_reference)
         :math:`b_i r_i \sum_j b_j / \sum_j b_j r_j`, and the same moved towards the base weights.
-    shown : array of shape (n_active, 5)
-        Total variation from the base weights; effective rows; those of the shrunk weights; the share of the weights in
-        the shrunk ones; total variation between the pooled ratio, not held back, and the mean over the look.
+    weighing : array of shape (n_active, n_weighing)
+        What the shrunk weights are made of.
+    shown : array of shape (n_active, N_SHOWN)
+        Total variation between the pooled ratio, not held back, and the mean over the look; effective rows of the
+        shrunk weights; their total variation from those of the last fit.
     """
-    total, n_rows, n_coefs = _sum(base), base.shape[0], coef.shape[1]
+    total, n_reference, n_coefs, n_all = _sum(base), base.shape[0], coef.shape[1], shares.shape[0]
     theta, means, pooled, other = np.empty(n_coefs), np.empty(cuts.shape[0]), room[0], room[1]
-    flat = ratios.reshape(-1)[:n_rows]
+    strength, share_in_use, effective, look_rounds, look_rows = of_numbers
     for h in range(keys.shape[0]):
         a, key = places[h], keys[h]
-        shown[a, 4] = 0.0
-        for step in (_NOW, _OVER_LOOK, _CAUTIOUS):
-            if (step == _OVER_LOOK and look_rounds[key] == 0.0) or (step == _CAUTIOUS and holds[key] == 0.0):
+        for c in range(N_SHOWN):
+            shown[a, c] = 0.0
+        for step in (_NOW, _OVER_LOOK, _CAUTIOUS, _OF_FIT):
+            is_left_out = step == _OVER_LOOK and (n_rows[h] == 0 or numbers[look_rows, key] < least_rows)
+            is_left_out |= step == _CAUTIOUS and holds[key] == 0.0
+            if is_left_out or (step == _OF_FIT and not compares_fit):
                 continue
             for c in range(n_all):
                 shares[c] = 0.0
                 if step == _NOW:
-                    shares[c] = parts[key, starts[0] + c]
+                    shares[c] = weighing[a, n_coefs + c] = parts[key, starts[0] + c]
                 elif step == _OVER_LOOK:
-                    shares[c] = parts[key, starts[4] + c] / look_rounds[key]
+                    shares[c] = parts[key, starts[4] + c] / numbers[look_rounds, key]
+                elif step == _OF_FIT:
+                    shares[c] = fitted[key, n_coefs + c]
                 elif c < n_cautious:
                     shares[c] = parts[key, starts[1] + c]
             for j in range(n_coefs):
                 theta[j] = coef[key, j]
                 if step == _OVER_LOOK:
-                    theta[j] = parts[key, starts[3] + j] / look_rounds[key]
+                    theta[j] = parts[key, starts[3] + j] / numbers[look_rounds, key]
+                elif step == _OF_FIT:
+                    theta[j] = fitted[key, j]
             evaluate_at(blocks, theta, uncut, ratios)
-            mix_all(flat, cuts, shares, slots[key], means, other)
+            mix_all(ratios.reshape(-1)[:n_reference], cuts, shares, slots[key], means, other)
             if step == _OVER_LOOK:
-                shown[a, 4] = 0.5 * _sum_of_changes(pooled, other) / n_rows
-                continue
-            for j in range(cuts.shape[0]):
-                parts[key, starts[2] + j] = means[j]
-            hold = holds[key] if step == _CAUTIOUS else 1.0
-            for i in range(n_rows):
-                pooled[i] = other[i] if step == _NOW else (1.0 - hold) * pooled[i] + hold * other[i]
+                shown[a, 0] = 0.5 * _sum_of_changes(pooled, other) / n_reference
+            elif step == _NOW:
+                for i in range(n_reference):
+                    pooled[i] = other[i]
+                for j in range(n_coefs):
+                    weighing[a, j] = coef[key, j]
+                for j in range(cuts.shape[0]):
+                    parts[key, starts[2] + j] = means[j]
+            elif step == _CAUTIOUS:
+                hold = holds[key]
+                for i in range(n_reference):
+                    pooled[i] = (1.0 - hold) * pooled[i] + hold * other[i]
+                for c in range(n_all):
+                    weighing[a, n_coefs + c] = (1.0 - hold) * weighing[a, n_coefs + c] + hold * shares[c]
+            else:
+                _weigh(base, total, other, max_ratio, other)
+        if n_rows[h] > 0 and shown[a, 0] <= largest_move:
+            numbers[look_rounds, key] += 1.0
+            numbers[look_rows, key] += n_rows[h]
+            for j in range(n_coefs):
+                parts[key, starts[3] + j] += coef[key, j]
+            for c in range(n_all):
+                parts[key, starts[4] + c] += parts[key, starts[0] + c]
         _weigh(base, total, pooled, max_ratio, weights[a])
-        shown[a, 0] = 0.5 * _sum_of_changes(weights[a], base) / total
-        shown[a, 1] = total * total / _sum_of_squares(weights[a])
-        shown[a, 3] = share = shown[a, 1] / (shown[a, 1] + strengths[key])
+        distance = 0.5 * _sum_of_changes(weights[a], base) / total
+        numbers[effective, key] = n_effective = total * total / _sum_of_squares(weights[a])
+        share = n_effective / (n_effective + numbers[strength, key]) if has_safeguards else 1.0
+        weighing[a, n_coefs + n_all] = share
         _shrink(weights[a], base, share, shrunk[a])
-        shown[a, 2] = total * total / _sum_of_squares(shrunk[a])
+        shown[a, 1] = total * total / _sum_of_squares(shrunk[a])
+        if compares_fit:
+            _shrink(other, base, np.float64(fitted[key, n_coefs + n_all]), other)
+            shown[a, 2] = 0.5 * _sum_of_changes(shrunk[a], other) / total
+        numbers[share_in_use, key] = 1.0
+        if has_safeguards:
+            numbers[share_in_use, key] = 0.0 if distance < smallest_shift else 1.0 - weighing[a, n_coefs]
 
 
 @kernel(

@@ -12,11 +12,12 @@ import numpy as np
 from accous.arrays import FloatArray, IntArray
 from accous.core.compiled import SingleArray
 from accous.core.ensemble import EnsembleSettings, NarrowReference
-from accous.core.kernels_keys import compare_weights, weigh_keys
+from accous.core.kernels_keys import compare_weights, restore_slots, weigh_keys
 from accous.core.kernels_pool import mix_references
 from accous.core.kernels_rows import BLOCK
 from accous.core.pool import (
     LARGEST_MOVE,
+    LEAST_ROWS,
     LONGEST_LOOK,
     N_CAUTIOUS,
     N_SHAPES,
@@ -253,14 +254,6 @@ class KeyStack:
         others = self.visits, self.fitted, self.checked, self.n_learners, self.n_visits, self.n_changes
         return (*doubles, *singles, *others, self.is_moved, self.is_checked)
 
-    def proportions(self, keys: IntArray) -> FloatArray:
-        """Return the proportions of the candidates in use of some keys."""
-        hold, found = self.holds[keys][:, None], self.parts["proportions"][keys].astype(np.float64)
-        if hold.any():
-            found *= 1.0 - hold
-            found[:, :N_CAUTIOUS] += hold * self.parts["cautious_proportions"][keys]
-        return found
-
     @cached_property
     def slot_coefs(self) -> SingleArray:
         """Theta of each slot."""
@@ -322,11 +315,17 @@ def make_stack(shape: KeyShape, n_keys: int, most_learners: int) -> KeyStack:
 # --- The rounds of keys: those of `accous.core.round`, and what is computed before the first one
 
 
+_OF_WEIGHTS = np.array(
+    [Number.STRENGTH, Number.SHARE, Number.EFFECTIVE_ROWS, Number.LOOK_ROUNDS, Number.LOOK_ROWS], dtype=np.int64
+)
+
+
 class Weighed(NamedTuple):
     """What `KeyRounds.weigh` writes for some keys; see `accous.core.kernels_keys.weigh_keys`."""
 
     weights: FloatArray
     shrunk: FloatArray
+    weighing: FloatArray
     shown: FloatArray
 
 
@@ -393,49 +392,44 @@ class KeyRounds(CompiledRound):
 
     def restore(self, stack: KeyStack) -> None:
         """Compute what is not kept from what is."""
-        stack.factors[:] = 0.0
-        keys, slots = (np.ascontiguousarray(each) for each in np.nonzero(stack.n_merged))
-        stack.priors[:] = self._priors[np.bincount(keys, minlength=len(stack))]
-        self.restore_slots(stack, keys, slots)
+        self.restore_slots(stack, np.arange(len(stack)))
         stack.holds[:] = 0.0
-        for key in np.flatnonzero(stack.numbers[Number.EXCESS] > 0.0).tolist():
+        for key in (stack.numbers[Number.EXCESS] > 0.0).nonzero()[0].tolist():
             stack.holds[key] = hold_for(float(stack.numbers[Number.EXCESS, key]))
 
-    def restore_slots(self, stack: KeyStack, keys: IntArray, slots: IntArray) -> None:
-        """Compute the ratios of some slots, and what they multiply the shapes by."""
-        if len(keys) == 0:
-            return
-        content = stack.slots[keys, slots].astype(np.float64)
-        coefs, shares = content[:, : self._shape.n_coefs], np.zeros((len(keys), self._shape.n_candidates))
-        shares[:, :N_SHAPES] = content[:, self._shape.n_coefs : -2]
-        stack.slot_ratios[keys, slots], means = self.mixtures(stack, keys, np.ascontiguousarray(coefs), shares)
-        stack.factors[keys, slots] = shares[:, :N_SHAPES] / means
+    def restore_slots(self, stack: KeyStack, keys: IntArray) -> None:
+        """Compute the ratios of the slots of some keys, and what follows from the number of slots in use."""
+        room, targets = (self._shares, self._ratio_room), (stack.priors, stack.factors, stack.slot_ratios)
+        blocks, cuts, _, uncut, _ = self._weighing
+        restore_slots(keys, blocks, cuts, uncut, stack.slots, self._priors, *room, *targets)
 
     def weigh(
         self,
         stack: KeyStack,
         places: IntArray,
         keys: IntArray,
-        strengths: FloatArray,
-        look_rounds: FloatArray,
+        n_rows: IntArray,
+        rules: tuple[float, bool, bool],
         weighed: Weighed,
     ) -> None:
-        """Weigh the reference by the pooled ratios of some keys, and write it to some places.
+        """Weigh the reference by the pooled ratios of some keys, and add the round to their looks.
 
         Parameters
         ----------
         stack : KeyStack
         places, keys : arrays of shape (n_here,)
-        strengths : array of shape (n_keys,)
-            How far weights are shrunk.
-        look_rounds : array of shape (n_keys,)
-            Rounds of the look, where the ratio is to be compared with the mean over it; else 0.
+            The rows to write, and their keys.
+        n_rows : array of shape (n_here,)
+            Rows of the round; 0 for one that has been added.
+        rules : tuple
+            The smallest shift, whether there are safeguards, and whether to compare with the last fit.
         weighed : Weighed
         """
-        n_all = self._shape.n_candidates
-        of_stack = stack.coef, stack.singles, self._starts, n_all, N_CAUTIOUS, stack.holds, strengths, look_rounds
+        of_stack = stack.coef, stack.singles, self._starts, N_CAUTIOUS, stack.numbers, _OF_WEIGHTS
+        limits = LEAST_ROWS, LARGEST_MOVE, *rules
+        of_keys = stack.holds, stack.slot_ratios, stack.fitted
         room = self._weight_room, self._shares, self._ratio_room
-        weigh_keys(places, keys, *self._weighing, *of_stack, stack.slot_ratios, *room, *weighed)
+        weigh_keys(places, keys, n_rows, *self._weighing, *of_stack, *limits, *of_keys, *room, *weighed)
 
     def compare(
         self, stack: KeyStack, places: IntArray, keys: IntArray, weighings: SingleArray, weights: FloatArray
@@ -497,7 +491,7 @@ def slots_of(stack: KeyStack, key: int) -> Slots:
 def end_looks(
     stack: KeyStack, active: IntArray, n_rows: IntArray, moved: FloatArray, before: FloatArray, rounds: KeyRounds
 ) -> IntArray:
-    """Note a round of some keys in their looks, end those that are over, and return the places of these keys.
+    """End the looks of some keys that are over after a round, and return the places of these keys.
 
     Parameters
     ----------
@@ -510,26 +504,24 @@ def end_looks(
         The log likelihoods of all looks before this round.
     rounds : KeyRounds
     """
-    numbers, places = stack.numbers, stack.places(active)
-    of_rounds, of_rows, likelihoods, all_rounds = (
-        numbers[each] for each in (Number.LOOK_ROUNDS, Number.LOOK_ROWS, Number.LOG_LIKELIHOOD, Number.N_ROUNDS)
-    )
-    left = np.flatnonzero(moved > LARGEST_MOVE)
-    proportions = stack.parts["proportions"][places]
+    numbers, parts = stack.numbers, stack.parts
+    is_left = moved > LARGEST_MOVE
+    ended = (is_left | (numbers[Number.LOOK_ROUNDS, active] == LONGEST_LOOK)).nonzero()[0]
+    if len(ended) == 0:
+        return ended
+    left, whole = ended[is_left[ended]], ended[~is_left[ended]]
+    if len(whole):
+        _look_back(stack, active[whole], numbers[Number.N_ROUNDS, active[whole]], rounds)
     if len(left):
         # The look ends before this round, which begins the next one.
-        keys, proportions = active[left], proportions.copy()
+        keys = active[left]
+        likelihoods, proportions = numbers[Number.LOG_LIKELIHOOD], parts["proportions"][keys]
         surprises, likelihoods[keys] = likelihoods[keys] - before[keys], before[keys]
-        _look_back(stack, keys, all_rounds[keys] - 1.0, rounds)
-        likelihoods[keys] = surprises
-    stack.parts["look_coef"][places] += stack.coef[places]
-    stack.parts["look_proportions"][places] += proportions
-    of_rounds[places] += 1.0
-    of_rows[places] += n_rows
-    whole = np.flatnonzero(of_rounds[places] == LONGEST_LOOK)
-    if len(whole):
-        _look_back(stack, active[whole], all_rounds[active[whole]], rounds)
-    return np.concatenate((left, whole))
+        _look_back(stack, keys, numbers[Number.N_ROUNDS, keys] - 1.0, rounds)
+        likelihoods[keys], numbers[Number.LOOK_ROUNDS, keys] = surprises, 1.0
+        numbers[Number.LOOK_ROWS, keys] = n_rows[left]
+        parts["look_coef"][keys], parts["look_proportions"][keys] = stack.coef[keys], proportions
+    return ended
 
 
 def _means(stack: KeyStack, keys: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -583,9 +575,8 @@ def _remember(
         slots = slots.put(put, look.coef, look.shape_shares(), is_same=is_same)
         stack.slot_coefs[key], stack.slot_shares[key] = slots.coefs, slots.shares
         stack.n_merged[key] = slots.n_merged
-        rounds.restore_slots(stack, np.array([key]), np.array([put]))
+        rounds.restore_slots(stack, np.array([key]))
         if not is_same:
-            stack.priors[key] = prior_of(slots.is_used)
             filters = _filters(stack, key).without(N_SHAPES + put, stack.priors[key])
             for name in ("posteriors", "counts", "proportions"):
                 stack.parts[name][key] = getattr(filters, name)

@@ -152,10 +152,8 @@ def read_key(shared: SharedModel, stack: KeyStack, key: int, name: Any) -> KeyRe
 
 def _weights(shared: SharedModel, stack: KeyStack, key: int) -> FloatArray:
     """Return the weights of the reference at a key's theta."""
-    active, means, none = np.array([key]), stack.parts["means"][key].copy(), np.zeros(len(stack))
-    weighed = new_weighed(shared, 1)
-    shared.rounds.weigh(stack, np.zeros(1, dtype=np.int64), active, none, none, weighed)
-    stack.parts["means"][key] = means
+    none, weighed = np.zeros(1, dtype=np.int64), new_weighed(shared, 1)
+    shared.rounds.weigh(stack, none, np.array([key]), none, (0.0, False, False), weighed)
     return weighed.weights[0]
 
 

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accous.arrays import BoolArray, FloatArray, IntArray
-from accous.core.kernels_keys import count_rows_of_keys
+from accous.core.kernels_keys import N_SHOWN, count_rows_of_keys
 from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, Number, Weighed, end_looks, slots_of
-from accous.core.pool import LEAST_ROWS
 from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftEvent, DriftLog, main_columns, shares
 from accous.exceptions import ParameterError
 from accous.keyed.shared import KeyEvent, SharedModel
@@ -453,7 +452,7 @@ def start_fits(shared: SharedModel, stack: KeyStack, keys: IntArray) -> None:
 def new_weighed(shared: SharedModel, n_keys: int) -> Weighed:
     """Return room for the weights of some keys."""
     weights = np.empty((2, n_keys, shared.shape.n_reference))
-    return Weighed(weights[0], weights[1], np.empty((n_keys, 5)))
+    return Weighed(weights[0], weights[1], np.empty((n_keys, shared.shape.n_weighing)), np.empty((n_keys, N_SHOWN)))
 
 
 def weigh_references(
@@ -463,30 +462,24 @@ def weigh_references(
 
     ``likelihoods`` are those of the looks of all keys before the round.
     """
-    numbers, weighed, none = stack.numbers, new_weighed(shared, len(active)), np.zeros(len(stack))
-    strengths = numbers[Number.STRENGTH] if shared.rules.has_safeguards else none
-    look_rounds = np.where(numbers[Number.LOOK_ROWS] >= LEAST_ROWS, numbers[Number.LOOK_ROUNDS], 0.0)
-    shared.rounds.weigh(stack, np.arange(len(active)), active, strengths, look_rounds, weighed)
-    looked = end_looks(stack, active, n_rows, weighed.shown[:, 4], likelihoods, shared.rounds)
-    if len(looked):
-        shared.rounds.weigh(stack, looked, active[looked], strengths, none, weighed)
+    weighed, rules = new_weighed(shared, len(active)), shared.rules
+    of_rules = SMALLEST_SHIFT, rules.has_safeguards, rules.refit == "auto"
+    shared.rounds.weigh(stack, np.arange(len(active)), active, n_rows, of_rules, weighed)
+    ended = end_looks(stack, active, n_rows, weighed.shown[:, 0], likelihoods, shared.rounds)
+    if len(ended):
+        shared.rounds.weigh(stack, ended, active[ended], np.zeros_like(ended), of_rules, weighed)
     return weighed
 
 
 def update_fits(shared: SharedModel, stack: KeyStack, active: IntArray, weighed: Weighed) -> None:
     """Refit and compare the predictor of each active key where it is due, given the weights of the reference."""
-    rules, numbers = shared.rules, stack.numbers
-    distances, numbers[Number.EFFECTIVE_ROWS, active], _, shares, _ = weighed.shown.T
-    proportions = stack.proportions(active)
-    in_use = np.where(distances < SMALLEST_SHIFT, 0.0, 1.0 - proportions[:, 0]) if rules.has_safeguards else 1.0
-    numbers[Number.SHARE, active] = in_use
+    rules, numbers, weighing = shared.rules, stack.numbers, weighed.weighing
     is_resting = (numbers[Number.SHARE, active] == 0.0) | (rules.guard.name == "off")
     if is_resting.any():
         _fall_back(shared, stack, active[is_resting])
-    places = np.flatnonzero(~is_resting)
+    places = (~is_resting).nonzero()[0]
     if len(places) == 0:
         return
-    weighing = np.concatenate((stack.coef[active], proportions, shares[:, None]), axis=1)
     due = _refits_due(shared, stack, active, places, weighed)
     if due:
         keys = active[due]
@@ -523,9 +516,8 @@ def _refits_due(
         return places.tolist()
     if not isinstance(rules.refit, str):
         return places[numbers[Number.N_ROUNDS, keys] - numbers[Number.LAST_REFIT, keys] >= rules.refit].tolist()
-    moved, _ = shared.rounds.compare(stack, places, keys, stack.fitted, weighed.shrunk)
-    n_rows = shared.shape.n_reference
-    limits = [refit_limit(rules.erm, n / n_rows) for n in weighed.shown[places, 2].tolist()]
+    n_rows, (_, n_shrunk, moved) = shared.shape.n_reference, weighed.shown[places].T.tolist()
+    limits = [refit_limit(rules.erm, n / n_rows) for n in n_shrunk]
     return [place for place, *each in zip(places.tolist(), moved, limits, strict=True) if each[0] > each[1]]
 
 
