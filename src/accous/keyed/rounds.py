@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -525,23 +526,20 @@ def _checks_due(
     shared: SharedModel, stack: KeyStack, active: IntArray, places: IntArray, weights: FloatArray
 ) -> list[int]:
     """Return the places of the keys that are due to be compared with the fixed predictor."""
-    due, open_ = [], []
+    due: list[tuple[int, Any]] = []
+    open_: list[tuple[int, Any]] = []
     for place, key in zip(places.tolist(), active[places].tolist(), strict=True):
         numbers = stack.numbers[:, key].tolist()
-        n_refits, this_round = int(numbers[Number.N_REFITS]), int(numbers[Number.N_ROUNDS])
-        check = _check_of(stack, key, numbers)
+        this_round, n_refits = int(numbers[Number.N_ROUNDS]), int(numbers[Number.N_REFITS])
+        is_due = partial(is_check_due, _check_of(stack, key, numbers), shared.rules.erm, this_round, n_refits)
         # Only where it matters is it computed how far the weights have moved.
-        if is_check_due(check, shared.rules.erm, this_round, n_refits, 0.0):
-            due.append(place)
-        elif is_check_due(check, shared.rules.erm, this_round, n_refits, np.inf):
-            open_.append((place, check, this_round, n_refits))
+        if is_due(np.inf):
+            (due if is_due(0.0) else open_).append((place, is_due))
     if open_:
-        rows = np.array([place for place, *_ in open_])
+        rows = np.array([place for place, _ in open_])
         moved, _ = shared.rounds.compare(stack, rows, active[rows], stack.checked, weights)
-        for (place, check, this_round, n_refits), distance in zip(open_, moved, strict=True):
-            if is_check_due(check, shared.rules.erm, this_round, n_refits, distance):
-                due.append(place)
-    return due
+        due += [each for each, distance in zip(open_, moved, strict=True) if each[1](distance)]
+    return [place for place, _ in due]
 
 
 def _check(
