@@ -274,7 +274,7 @@ def weight_by(answers, truths, spread, n_asked=0):
     n, none = len(answers), np.zeros((len(answers), 2))
     answers = np.hstack((answers, np.full((n, 2), np.nan)))
     zeros = np.zeros(n, dtype=np.int64)
-    kept = KeptLabels(np.zeros((n, 1)), truths, zeros, zeros, answers, none, zeros, zeros > 0, np.arange(n) < n_asked)
+    kept = KeptLabels(np.zeros((n, 1)), truths, zeros, zeros, answers, none, zeros > 0, np.arange(n) < n_asked)
     return Learning(kept, fitted=Fitted(lambda: None)).weighed(spread).weight
 
 

@@ -58,8 +58,6 @@ class KeptLabels:
         no such predictor.
     errors : array of shape (n_rows, 2)
         How wrong the predictor that knows no labels and the one in use were: 0 or 1, or the distance of numbers.
-    n_known : array of shape (n_rows,)
-        How many labels the one that learned had learned from then; 0 if there was none.
     is_learned : array of shape (n_rows,)
         Whether the last refit had the row.
     is_asked : array of shape (n_rows,)
@@ -72,7 +70,6 @@ class KeptLabels:
     ids: IntArray
     answers: FloatArray
     errors: FloatArray
-    n_known: IntArray
     is_learned: BoolArray
     is_asked: BoolArray
 
@@ -351,14 +348,13 @@ class Learning:
     def without(self, ids: IntArray, spread: float | None) -> Learning | None:
         """Return this without some labels, the rest of which is to be learned again; None if that is too little.
 
-        If predictors that knew these labels have judged others, those are judged anew.
+        If a predictor has learned from some of these labels, the others are judged anew.
         """
         is_gone = np.isin(self.kept.ids, ids)
         kept = self.kept.part(np.flatnonzero(~is_gone))
         if len(kept) < FEWEST_NEW:
             return None
-        first = int(self.kept.n_known[is_gone].min())
-        if not first or (kept.n_known > first).any():
+        if self.kept.is_learned[is_gone].any():
             kept = replace(kept, answers=np.where(np.arange(4) > 0, np.nan, kept.answers))
         events = tuple(event for event in self.events if event.n_labels <= len(kept))
         n_seen = self.n_seen - int(is_gone.sum())
@@ -415,7 +411,7 @@ def start_learning(rows: Any, task: Task) -> Learning:
     none = np.zeros(0, dtype=np.int64)
     empty = own_copy(_safe_indexing(rows, none), None)
     answers, errors, no = np.empty((0, 4)), np.empty((0, 2)), np.zeros(0, dtype=bool)
-    return Learning(KeptLabels(empty, task.truths[:0], none, none, answers, errors, none, no, no))
+    return Learning(KeptLabels(empty, task.truths[:0], none, none, answers, errors, no, no))
 
 
 def judge_labels(
@@ -427,7 +423,6 @@ def judge_labels(
     position: IntArray,
     ids: IntArray,
     is_asked: BoolArray,
-    n_known: int,
     task: Task,
 ) -> KeptLabels:
     """Return labels with what both experts predict for their rows now.
@@ -439,8 +434,6 @@ def judge_labels(
     fixed, mixed : predictor
         The one that knows no labels and the one in use, which are the same before the first refit.
     position, ids, is_asked : array of shape (n_rows,)
-    n_known : int
-        Labels that the one in use has learned from.
     task : Task
         Of the reference.
     """
@@ -450,8 +443,7 @@ def judge_labels(
     if mixed is not fixed:
         answers[:, 1:] = answers_of_learned(mixed.learned, wide, truths, task)
     errors = np.stack([_errors(each, of, truths, task) for each, of in ((fixed, narrow), (mixed, rows))], axis=1)
-    known = np.full(len(truths), n_known, dtype=np.int64)
-    return KeptLabels(rows, truths, position, ids, answers, errors, known, np.zeros(len(truths), dtype=bool), is_asked)
+    return KeptLabels(rows, truths, position, ids, answers, errors, np.zeros(len(truths), dtype=bool), is_asked)
 
 
 def answers_of_learned(learned: Any, rows: Any, truths: NDArray[Any], task: Task) -> FloatArray:
@@ -638,7 +630,6 @@ def keep_labels(
             position=position,
             ids=ids,
             is_asked=is_asked,
-            n_known=int(learning.kept.is_learned.sum()),
             task=model.task_,
         )
     model.replace_learning(learning.after(new, spread_of(model.task_)))
