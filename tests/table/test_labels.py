@@ -136,6 +136,19 @@ def test_labels_are_learned_from_unless_you_object_and_saved_it_goes_on_bit_for_
     assert loaded.learned_ == model.learned_
 
 
+@pytest.mark.parametrize("is_joined", [False, True])
+def test_labels_that_were_asked_for_say_how_good_the_model_is(model, stream, is_joined):
+    rows, probability = model.ask(stream, 60)
+    chosen = stream[rows]
+    given = {"predictions": model.predict(chosen)} if is_joined else {}
+    assert model.observe(chosen, **given).performance().basis == "expected"
+    assert not model.model.state_.learning.kept.is_asked.any()
+    assert model.observe(chosen, probability=probability, **given).performance().basis == "labels"
+    assert model.model.state_.learning.kept.is_asked.tolist() == [False] * 60 + [True] * 60
+    with pytest.raises(DataError, match="probability"):
+        model.observe(chosen, probability=probability[1:])
+
+
 def test_a_whole_number_with_a_point_is_the_class_that_it_names():
     """As a spreadsheet or pandas writes whole numbers where some are missing."""
     given = pl.Series(["1.0", "0", "2.0", "a.0", None])

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from accous.arrays import BoolArray, IntArray, from_plain, to_plain
+from accous.arrays import BoolArray, FloatArray, IntArray, from_plain, to_plain
 from accous.checkpoint.codecs import read_data
 from accous.checkpoint.files import expecting_own_content, read_consistently
 from accous.checkpoint.folder import learning_from_plain, learning_to_plain, load_with, save_with
@@ -25,6 +25,7 @@ from accous.model.backtest import Backtest
 from accous.model.estimators import AdaptiveEstimator
 from accous.model.learning import Learning, forget_labels_of, keep_labels, learn_from_kept, restore_learning
 from accous.model.pair import AUTO, LINEAR, LinearAndTrees, make_trees
+from accous.model.performance import read_probability
 from accous.model.round import log_onsets
 from accous.model.snapshot import Snapshot, SnapshotReader
 from accous.model.watching import LOOK_DECAY
@@ -526,6 +527,10 @@ class TableModel(SnapshotReader, Lockable):
 
     # --- labels that come late ---------------------------------------------------------------------------------------
 
+    def ask(self, frame: Any, n: float) -> tuple[IntArray, FloatArray]:
+        """Choose random rows to label, and say with which probabilities; see `accous.AdaptiveClassifier.ask`."""
+        return self.model.ask(to_polars(frame), n)
+
     def observe(
         self,
         frame: Any,
@@ -533,6 +538,7 @@ class TableModel(SnapshotReader, Lockable):
         *,
         predictions: Any = None,
         key: str | None = None,
+        probability: Any = None,
         learn: bool = True,
         rows_since: int = 0,
     ) -> Self:
@@ -557,6 +563,8 @@ class TableModel(SnapshotReader, Lockable):
         key : str, optional
             The column, in both frames, that labels and predictions are joined by. None takes ``line``, if both have it,
             and else the position. What you pass twice counts twice; ``accous labels`` on a folder counts it once.
+        probability : float or array of shape (n_rows,), optional
+            With which each row was chosen, as `ask` returns it; None says that the labels merely arrived.
         learn : bool, default=True
             Whether to learn from the labels after they were measured. Rows that lack columns of the model are only
             measured.
@@ -570,17 +578,19 @@ class TableModel(SnapshotReader, Lockable):
         """
         table = to_polars(frame)
         labels = labels_of_frame(table, y, self.label, self.form)
+        asked = read_probability(probability, table.height)
         with self.lock():
             if predictions is None:
                 rows = np.flatnonzero(labels.is_not_null().to_numpy())
                 values = self.form.values(labels[rows])
                 X = self._usable(self.prepare(frame), rows).X[rows]
-                self.model.observe(X, values, learn=False, rows_since=rows_since)
+                self.model.observe(X, values, probability=asked[rows], learn=False, rows_since=rows_since)
             else:
-                rows = self._observe_predicted(table, labels, to_polars(predictions), key, rows_since)
+                rows = self._observe_predicted(table, labels, to_polars(predictions), key, asked, rows_since)
             if learn and len(rows) and set(self.encoder.used_columns) <= set(table.columns):
                 spread, _ = spread_vectors(table[rows], self.settings.get("widths", {}))
-                self.learn(features_to_json(spread, self.encoder).to_list(), labels[rows], rows_since=rows_since)
+                texts, is_asked = features_to_json(spread, self.encoder).to_list(), ~np.isnan(asked[rows])
+                self.learn(texts, labels[rows], is_asked=is_asked, rows_since=rows_since)
         if CALLBACKS_NAME in vars(self):
             self._tell()
         return self
@@ -693,7 +703,13 @@ class TableModel(SnapshotReader, Lockable):
         self.label_rows = {number: self.label_rows[number] for number in still}
 
     def _observe_predicted(
-        self, table: pl.DataFrame, labels: pl.Series, predictions: pl.DataFrame, key: str | None, rows_since: int
+        self,
+        table: pl.DataFrame,
+        labels: pl.Series,
+        predictions: pl.DataFrame,
+        key: str | None,
+        asked: FloatArray,
+        rows_since: int,
     ) -> NDArray[Any]:
         new = match_frame(table, labels, predictions, key)
         X, rows = None, new["row"].to_numpy()
@@ -704,7 +720,8 @@ class TableModel(SnapshotReader, Lockable):
         columns, shares = [f"p_{name}" for name in self.form.names], None
         if columns and set(columns) <= set(new.columns):
             shares = new.select(pl.col(columns).cast(pl.Float64)).to_numpy()
-        self._measure(X, new["label"], new["prediction"], new["round"], shares=shares, since_made=rows_since)
+        given = (new["label"], new["prediction"], new["round"])
+        self._measure(X, *given, asked=asked[rows], shares=shares, since_made=rows_since)
         return rows
 
     def _measure(
