@@ -271,7 +271,8 @@ def difference_table(panel: Panel) -> Table | None:
     names = [name for name in panel.rivals if any((name, shift) in found for shift in panel.cells)]
     rows = [[name, *(_difference(found.get((name, shift))) for shift in panel.cells)] for name in names]
     n_tests = sum(against.p is not None for against in found.values())
-    title = f"{_panel_title(panel)}: minus {OURS}, points (p after Holm's correction for {count(n_tests, 'test')})"
+    tests = f" (p after Holm's correction for {count(n_tests, 'test')})" if n_tests else ""
+    title = f"{_panel_title(panel)}: minus {OURS}, points{tests}"
     return Table(_panel_name("differences", panel), title, ["contender", *panel.cells], rows)
 
 

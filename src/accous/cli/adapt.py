@@ -189,8 +189,8 @@ def _remarks_on_values(job: AdaptJob | PredictJob, counted: Job | PredictJob) ->
 def predict(options: PredictOptions) -> int:
     """Predict rows without learning from them.
 
-    The output has the columns that accous adapt writes, with the last round that the model has learned from. The model
-    does not change; its folder remembers the predictions for late labels.
+    The output has the columns of accous adapt; 'round' is the last one that the model has learned from. The model does
+    not change, but its folder remembers the predictions for late labels.
     """
     require_folder(options.model)
     require_no_batches_left(options.model, may_be_served=True)

@@ -79,9 +79,9 @@ def fit(options: FitOptions) -> int:
 
         say(results_console(), status_line(snapshot))
     if snapshot.windows.n_windows:
-        from accous.diagnostics.status import Finding, Reason, text_of
-
-        say(results_console(), text_of(Reason(Finding.BACKTEST_SCATTERED, snapshot.windows.worst)))
+        metric, worst = snapshot.rules.measures.read(None), snapshot.windows.worst
+        amount = f"{100.0 * worst:.1f} points" if metric.is_share else metric.shown(worst)
+        say(results_console(), f"In the worst window of the reference, the loss was {amount} higher than expected.")
     print_backtest(found, is_ordered=job.is_ordered)
     if n_rounds := table_model.model.rounds_between_refits_:
         budget = f"--refit-budget {options.refit_budget:g}"

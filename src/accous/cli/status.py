@@ -50,7 +50,7 @@ def status(
     estimator: NamedEstimator = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show how good a model is now: its state, its metric beside that at fit, what moved, and what to do."""
+    """Show how good a model is now: its state, its metric now and at fit, what moved, and what to do."""
     conditions = [require_choice("--fail-if", each, _CONDITIONS) for each in fail_if or []]
     from accous.table.model import load_table_model
 

@@ -149,7 +149,7 @@ def backtest(
     batch_size: int = 10,
     cuts: Sequence[float] = CUTS,
     prepare: Callable[[Any], Callable[[Any], Any]] | None = None,
-    on_progress: Callable[[float], None] = lambda _: None,
+    on_progress: Callable[[float], None] | None = None,
 ) -> Backtest:
     """Replay labelled history: the first rows as the reference, the rest as a stream whose labels are known.
 
@@ -188,6 +188,7 @@ def backtest(
     if not len(cuts) or not all(0.0 < cut < 1.0 for cut in cuts):
         raise ParameterError(f"cuts must be shares of the rows, above 0 and below 1, at least one, got {cuts!r}.")
     X, labels, weights = _read_history(X, y, sample_weight, order)
+    say_progress = on_progress or (lambda _: None)
     n_rows = len(labels)
     looks: list[Look] = []
     later: set[str] = set()
@@ -202,8 +203,8 @@ def backtest(
                 for look, scale in _replay(model, _LabelledPast(features, labels, weights), first, batch_size):
                     looks.append(look)
                     scales.append(scale)
-                    on_progress((number + (look.stop - first) / (n_rows - first)) / len(cuts))
-    on_progress(1.0)
+                    say_progress((number + (look.stop - first) / (n_rows - first)) / len(cuts))
+    say_progress(1.0)
     # On the scale of the longest reference.
     evidence = measure_evidence(looks, scales[-1])
     return Backtest(

@@ -959,7 +959,7 @@ def _estimator_has(method: str) -> Any:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
-    r"""A classifier that adapts to drifting inputs without labels.
+    r"""A classifier that follows drifting inputs, says how good it is now, and learns from labels.
 
     You fit it once on a labelled reference. Then you call ``adapt`` with each unlabelled batch. After every batch the
     predictor minimises the paper's importance-weighted empirical risk over the reference rows,
@@ -1247,9 +1247,9 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
-    r"""A regressor that adapts to drifting inputs without labels.
+    r"""A regressor that follows drifting inputs, says how good it is now, and learns from labels.
 
-    It has the life of `accous.AdaptiveClassifier`, with numbers in the place of classes: you fit it once on a labelled
+    It works like `accous.AdaptiveClassifier`, with numbers in place of classes: you fit it once on a labelled
     reference and call ``adapt`` with each unlabelled batch. After every batch the predictor minimises the
     importance-weighted risk over the reference rows,
 

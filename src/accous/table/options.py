@@ -68,7 +68,7 @@ LARGEST_SEED = 2**32 - 1
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder made by accous fit.")]
 NamedEstimator = Annotated[
     str | None,
-    _of_model(metavar="MODULE:NAME", help="If the model was fitted with code of your own: the same name as for fit."),
+    _of_model(metavar="MODULE:NAME", help="The same name as for fit, if the model was fitted with your own code."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide the progress bar and remarks.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
@@ -113,7 +113,7 @@ _Format = Annotated[
 ]
 _Encoding = Annotated[
     str | None,
-    _of_table(metavar="NAME", help="Encoding of a text file, such as latin-1; Default: UTF-8 or UTF-16."),
+    _of_table(metavar="NAME", help="Encoding of a text file, such as latin-1. Default: UTF-8 or UTF-16."),
 ]
 _Separator = Annotated[
     str | None,
@@ -275,7 +275,7 @@ class BacktestOptions(TableOptions):
     label: _Label
     task: _Task = None
     time: _Time = None
-    ordered: Annotated[bool, _of_table("--ordered", help="The rows already are in order of time.")] = False
+    ordered: Annotated[bool, _of_table("--ordered", help="The rows are already in order of time.")] = False
     batch_size: Annotated[int, between("--batch-size", 1, _LARGEST_BATCH, help="Rows in a round of the replay.")] = 10
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Picture of the replays, such as replays.png.")] = (
         None
@@ -426,7 +426,7 @@ class LabelsOptions(TableOptions):
     measure_only: Annotated[
         bool, typer.Option("--measure-only", help="Measure with these labels, and do not learn from them.")
     ] = False
-    undo: Annotated[bool, typer.Option("--undo", help="Take the last file of labels back.")] = False
+    undo: Annotated[bool, typer.Option("--undo", help="Withdraw the last file of labels.")] = False
     forget: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="Delete what is remembered of the row with this key.")
     ] = None
@@ -489,7 +489,7 @@ class ServeOptions:
         Path | None, typer.Option(metavar="FILE", help="File of tokens: lines 'read: TOKEN' and 'write: TOKEN'.")
     ] = None
     workers: Annotated[
-        int, between("--workers", 0, 256, help="Further processes that only predict.", rich_help_panel=_WORKERS)
+        int, between("--workers", 0, 256, help="Extra processes that only predict.", rich_help_panel=_WORKERS)
     ] = 0
     read_port: Annotated[
         int,
