@@ -19,7 +19,11 @@ COMMANDS_LEFT_OUT = {
         "make test": "runs these tests",
         "accous labels model/ to_label.csv": "people fill it in first, as docs/tutorials/labels.md does",
     },
-    DOCS / "start.md": {"pip install '.[cli,plot]'": _INSTALLS},
+    DOCS / "start.md": {
+        "python -m venv .venv": _INSTALLS,
+        ". .venv/bin/activate": _INSTALLS,
+        "pip install '.[cli,plot]'": _INSTALLS,
+    },
     DOCS / "deep.md": {"pip install '.[deep]'": _INSTALLS},
     DOCS / "benchmark.md": {
         "pip install '.[cli]' ./bench": _INSTALLS,
