@@ -193,6 +193,7 @@ def test_soft_labels_give_the_mean_over_drawn_labels(name, n_classes):
         ("f1:b", lambda true, predicted: "b" in (true, predicted)),
         ("recall:b", lambda true, _: true == "b"),
         ("precision:b", lambda _, predicted: predicted == "b"),
+        ("average_precision:b", lambda true, _: true == "b"),
         ("f1_macro", lambda *_: True),
         ("error", lambda *_: True),
     ],
@@ -204,7 +205,7 @@ def test_the_rows_that_count_are_those_of_the_denominator(name, counted):
     assert read_metric(name, classes).share_counted(rows) == pytest.approx(wanted)
 
 
-def test_a_ranking_counts_as_many_rows_as_the_harmonic_mean_of_its_sides():
+def test_auc_counts_as_many_rows_as_the_harmonic_mean_of_its_sides():
     y, rows = rows_of(0, 3)
     n_of_class = int((y == 1).sum())
     wanted = 2.0 * harmonic_mean([n_of_class, len(y) - n_of_class]) / len(y)

@@ -195,7 +195,9 @@ def test_no_error_in_few_labels_is_no_certainty():
     assert now.high > 0.05
 
 
-@pytest.mark.parametrize("name", ["f1", "recall", "precision", "balanced_error", "f1_macro", "roc_auc"])
+@pytest.mark.parametrize(
+    "name", ["f1", "recall", "precision", "balanced_error", "f1_macro", "roc_auc", "average_precision"]
+)
 def test_intervals_of_a_rare_class_hold_the_truth(name):
     """Of 100 labels, about ten are of the class and three are predicted so: often none is a hit."""
     rng, metric, n_times = np.random.default_rng(0), read_metric(name, [0, 1]), 120

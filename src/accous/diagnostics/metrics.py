@@ -177,17 +177,18 @@ class Metric:
     def share_counted(self, rows: ClassRows | NumberRows) -> float:
         """Return the share of the mass that the value counts: what neither is of a class nor predicted so is not.
 
-        A ranking compares the class with all others: it counts as if each side had the harmonic mean of their rows.
+        AUC compares the class with all others: it counts as if each side had the harmonic mean of their rows.
         """
         if isinstance(rows, NumberRows) or self.kind not in (*_COUNTED, *_RANKED) or len(self.classes) != 1:
             return 1.0
         (number,), total = self.classes, rows.mass.sum()
         is_predicted, of_class = rows.predicted == number, rows.mass[:, number]
-        if self.kind in _RANKED:
+        if self.kind == "roc_auc":
             return 4.0 * float(of_class.sum() * (total - of_class.sum()) / total**2) if total > _SMALLEST_MASS else 0.0
         by_row = {
             "precision": is_predicted * rows.mass.sum(axis=1),
             "recall": of_class,
+            "average_precision": of_class,
             "f1": np.where(is_predicted, rows.mass.sum(axis=1), of_class),
         }
         return float(by_row[self.kind].sum() / total) if total > _SMALLEST_MASS else 0.0
