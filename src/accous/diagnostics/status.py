@@ -89,7 +89,7 @@ class Alarm:
     @property
     def wealth(self) -> float:
         """What the stakes have become, and what is not staked yet."""
-        return float(np.mean(self.stakes)) + 0.5 / (self.rounds + 1)
+        return _wealth(np.array(self.stakes), self.rounds)
 
     def watch(self, losses: FloatArray, weight: FloatArray | None = None) -> Alarm:
         """Return the process after the losses of one round.
@@ -105,14 +105,18 @@ class Alarm:
         if self.is_on or not len(losses):
             return self
         rounds = self.rounds + 1
-        bets = (np.clip(losses, 0.0, 1.0) - self.limit) / self.limit
+        bets = (np.minimum(np.maximum(losses, 0.0), 1.0) - self.limit) / self.limit
         if weight is not None:
             bets = bets * np.clip(weight, 0.0, 1.0)
-        growth = np.log1p(np.multiply.outer(np.array(_FRACTIONS), bets)).sum(axis=1)
+        growth = np.log1p(np.multiply.outer(_FRACTIONS, bets)).sum(axis=1)
         staked = np.array(self.stakes) + 0.5 / (rounds * (rounds + 1))
         stakes = np.minimum(_LARGEST, staked * np.exp(np.minimum(growth, np.log(_LARGEST))))
-        now = replace(self, rounds=rounds, stakes=tuple(stakes.tolist()))
-        return replace(now, since=rounds) if now.wealth >= 1.0 / self.alpha else now
+        since = rounds if _wealth(stakes, rounds) >= 1.0 / self.alpha else None
+        return replace(self, rounds=rounds, stakes=tuple(stakes.tolist()), since=since)
+
+
+def _wealth(stakes: FloatArray, rounds: int) -> float:
+    return float(stakes.mean()) + 0.5 / (rounds + 1)
 
 
 def start_alarm(limit: float, alpha: float = ALPHA) -> Alarm:

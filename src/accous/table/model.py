@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -155,8 +156,8 @@ class RoundResult(NamedTuple):
     @property
     def rounds(self) -> NDArray[np.int64]:
         """The round of each row."""
-        first = self.number - len(self.ends) + 1
-        return np.repeat(np.arange(first, self.number + 1, dtype=np.int64), np.diff((0, *self.ends)))
+        first, sizes = self.number - len(self.ends) + 1, [end - start for start, end in pairwise((0, *self.ends))]
+        return np.repeat(np.arange(first, self.number + 1, dtype=np.int64), sizes)
 
 
 def ratios_of(model: AdaptiveEstimator, X: NDArray[np.float64], *, needs_ratio: bool) -> NDArray[np.float64]:
@@ -442,7 +443,7 @@ class TableModel(SnapshotReader, Lockable):
             scores, ratios = (np.concatenate([each[place] for each in found]) for place in (0, 1))
             counts = NO_COUNTS if count_errors is None else count_errors(self.form.answers(scores))
             result = RoundResult(model.state_.n_rounds, ends, scores, ratios, counts)
-            for first, end in zip((0, *ends), ends, strict=False):
+            for first, end in pairwise((0, *ends)):
                 time = None if times is None else float(times[end - 1])
                 self.history.add(model, end - first, *counts, time=time, read=self.current)
             if CALLBACKS_NAME in vars(self) and model.state_.recent.n_closed != before.recent.n_closed:
