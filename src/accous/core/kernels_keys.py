@@ -115,7 +115,8 @@ def restore_slots(
     for h in range(keys.shape[0]):
         key, n_used = keys[h], 0
         for slot in range(slots.shape[1]):
-            factors[key, slot] = 0.0
+            for j in range(n_shapes):
+                factors[key, slot, j] = 0.0
             if slots[key, slot, width - 2] > 0.0:
                 n_used += 1
                 for j in range(n_coefs):
@@ -123,11 +124,12 @@ def restore_slots(
                 for j in range(n_shapes):
                     shares[j] = slots[key, slot, n_coefs + j]
                 evaluate_at(blocks, theta, uncut, ratios)
-                row, others = ratios.reshape(-1)[:n_rows], slot_ratios[key, :0]
-                mix_all(row, cuts, shares, others, means, slot_ratios[key, slot])
+                row, none = ratios.reshape(-1)[:n_rows], slot_ratios[key, :0]
+                mix_all(row, cuts, shares, none, means, slot_ratios[key, slot])
                 for j in range(n_shapes):
                     factors[key, slot, j] = shares[j] / means[j]
-        priors[key] = priors_by_used[n_used]
+        for c in range(priors.shape[1]):
+            priors[key, c] = priors_by_used[n_used, c]
 
 
 _NOW, _OVER_LOOK, _CAUTIOUS, _OF_FIT = 0, 1, 2, 3
@@ -551,7 +553,8 @@ def read_states(
         for slot in range(slots.shape[1]):
             of_slot = slots[key, slot]
             if slot >= n_used:
-                of_slot[:] = 0.0
+                for i in range(width):
+                    of_slot[i] = 0.0
                 continue
             are_kept &= _copy(singles, at, of_slot[:n_coefs], -radius, radius)
             are_kept &= _copy(singles, at + n_coefs, of_slot[n_coefs : width - 2], 0.0, 1.0 + rounding)
