@@ -102,7 +102,7 @@ def _learned(job: LabelJob, before: tuple[LearningEvent, ...]) -> str:
     learning, last = job.table_model.model.state_.learning, job.table_model.learned_[-1:]
     if last and last != before:
         labels = f"{count(last[0].n_labels, 'label')} ({last[0].n_new:,} new)"
-        return f"The model learned from {labels}; this makes up {last[0].weight:.0%} of each prediction."
+        return f"The model learned from {labels}; what it learned makes up {last[0].weight:.0%} of each prediction."
     n_waiting = 0 if learning is None else int((~learning.kept.is_learned).sum())
     waits = count(n_waiting, "label waits", "labels wait")
     return f"{waits} until there are enough to learn from." if n_waiting else ""

@@ -324,11 +324,11 @@ def _misleading(column: pl.Series, *, is_first: bool, has_order: bool | None) ->
         return None
     values, known = found
     if _are_times(column.name, known):
-        return "time", "a time as a number, and every future time lies outside the reference"
+        return "time", "a time as a number, so all later rows would lie outside the reference"
     counts = has_order is not False and follows_rows(values) and (bool(has_order) or _rises_evenly(values))
     if counts:
         direction = "rises" if known[-1] > known[0] else "falls"
-        return "counter", f"a counter, it {direction} with the rows, so that all later rows lie outside the reference"
+        return "counter", f"a counter that {direction} with the rows, so all later rows would lie outside the reference"
     if is_number_per_row(known) and (_is_named_id(column.name, is_first=is_first) or _fills_its_range(known)):
         return "id", "an id, a different whole number in every row"
     if _words_of(column.name)[-1] in ("id", "ids") and len(_whole_numbers(column) or ()) > _SHARE_OF_KIND * len(known):

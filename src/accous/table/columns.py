@@ -412,7 +412,7 @@ def _are_numbers(column: pl.Series, texts: pl.Series) -> bool:
 
 def _plan_number(column: pl.Series, choices: Choices) -> NumberColumn | LeftOutColumn:
     if column.name == choices.time and column.name not in choices.keep:
-        return LeftOutColumn(column.name, "the time of the rows: every future time lies outside the reference")
+        return LeftOutColumn(column.name, "the time of the rows, so all later rows would lie outside the reference")
     values, is_bad = to_numbers(column)
     is_there = ~np.isnan(values) & ~is_bad
     largest = float(np.abs(values[is_there]).max())

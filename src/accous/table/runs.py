@@ -50,14 +50,14 @@ def unknown_in_words(n_values: int, counts: Iterable[tuple[str, int]]) -> str:
     Examples
     --------
     >>> unknown_in_words(3, [("plan", 1), ("region", 2)])
-    '3 values were categories that the model does not know (region 2, plan 1): labels teach it such rows (accous ask).'
+    '3 values are categories unknown to the model (region 2, plan 1); labels of such rows teach it (accous ask).'
     """
-    values = count(n_values, "value was a category", "values were categories")
+    values = count(n_values, "value is a category", "values are categories")
     ordered = sorted(counts, key=lambda pair: -pair[1])
     named = [f"{name} {number:,}" for name, number in ordered[:_MOST_NAMED]]
     more = [f"{len(ordered) - _MOST_NAMED} more columns"] if len(ordered) > _MOST_NAMED else []
     where = f" ({', '.join([*named, *more])})" if named else ""
-    return f"{values} that the model does not know{where}: labels teach it such rows (accous ask)."
+    return f"{values} unknown to the model{where}; labels of such rows teach it (accous ask)."
 
 
 # --- Whether a file is the one that a model was fitted on: its length and a digest tell, under any name
