@@ -58,10 +58,9 @@ def test_the_page_follows_drift_and_a_restart(forks, numbers, tmp_path, page):
         assert page.run("return document.querySelector('#moved tbody td').textContent") == "x0"
         page.wait_for(lambda: "rounds a second" in page.text("#tiles"), "the throughput")
         shoot(page, "drift")
-        answer = server.post("/v1/predict", {"rows": numbers.rows[:40]}).json()
-        labels = [{"id": one, "label": label} for one, label in zip(answer["ids"], numbers.labels, strict=False)]
-        server.post("/v1/labels", {"labels": labels})
-        page.wait_for(lambda: "merely arrived" in page.text("#reasons"), "the news of the labels")
+        state = server.wait_for_rounds(130)
+        reasons = "".join(each["text"] for each in state["reasons"])
+        page.wait_for(lambda: page.text("#reasons") == reasons, "the reasons of now")
         server.kill()
         page.wait_for(lambda: "does not answer" in page.text("#link-text"), "the news that the server is away")
         assert "rounds a second" not in page.text("#tiles")
