@@ -119,7 +119,7 @@ def _scrambled(number: int) -> int:
 
 
 MOST_POINTS = 512
-# To read metric and state costs as much as 25 rounds: they are read in each of the first 8 rounds, then twice whenever
+# To read metric and state costs as much as 20 rounds: they are read in each of the first 8 rounds, then twice whenever
 # the number of rounds has doubled, and at least in one of 512. So a short stream has a curve, and a long one costs
 # little.
 _EARLY_ROUNDS, _LEAST_EVERY, _STRIDES = 8, 512, 4
