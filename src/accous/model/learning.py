@@ -232,8 +232,8 @@ class LearningEvent:
     n_labels, n_new : int
         Labels that were learned from, and how many of them for the first time.
     error_fixed, error : float
-        Mean error on the new ones before they were learned from: of the predictor that knows no labels, and of the one
-        that was in use. The next event's says what this refit gained.
+        Mean error on the new ones before they were learned from, on those asked for if there are some: of the predictor
+        that knows no labels, and of the one that was in use. The next event's says what this refit gained.
     weight : float
         Of the expert that learned, from now on.
     share : float or None
