@@ -547,7 +547,7 @@ class OneModelRounds(CompiledRound):
 
     def seen(self, model: OneModel, ratios: FloatArray, slot_ratios: FloatArray) -> SeenRows:
         """Return a batch as its candidates saw it, given the model before the round and what ``after`` returned."""
-        row, hold = self.arrays_of(model).parts[0], model.memory.hold
+        row, hold = self._parts_of(model), model.memory.hold
         shares = row[self._shares]
         if hold:
             shares = (1.0 - hold) * shares
@@ -556,11 +556,14 @@ class OneModelRounds(CompiledRound):
 
     def share_in_use(self, model: OneModel) -> float:
         """Return the share of the pool on other candidates than the ratio 1."""
-        first = len(model.numbers) - 2 * self._n_reference - self._layout.length
-        share, hold = model.numbers.item(first + self._shares.start), model.memory.hold
-        if hold:
-            share = (1.0 - hold) * share + hold * model.numbers.item(first + self._cautious.start)
-        return 1.0 - share
+        row, hold = self._parts_of(model), model.memory.hold
+        share = row.item(self._shares.start)
+        return 1.0 - ((1.0 - hold) * share + hold * row.item(self._cautious.start) if hold else share)
+
+    def _parts_of(self, model: OneModel) -> FloatArray:
+        """Return the row of a `Layout`, without the views of all other arrays."""
+        end = len(model.numbers) - 2 * self._n_reference
+        return model.numbers[end - self._layout.length : end]
 
     def ensemble_of(self, model: OneModel) -> EnsembleState:
         """Return the ensemble of a model."""
