@@ -8,8 +8,8 @@ import pytest
 
 import accous
 from accous.cli import main
-from accous.table.adapt import PredictJob
-from accous.table.options import PredictOptions
+from accous.table.adapt import AdaptJob, PredictJob
+from accous.table.options import AdaptOptions, PredictOptions
 from accous.table.store import ID_STEP, STORE_NAME, Store
 from tests.cli.processes import files_of, put_files
 from tests.cli.tables import fit_model, make_tables
@@ -77,6 +77,11 @@ def test_a_long_table_leaves_no_trace_of_its_length_in_memory_and_old_rows_go_me
     assert job.run()
     assert (job.n_rows, len(job._ids), len(n_prunes)) == (100, 1, 4)
     assert job._ids[0][1] - job._ids[0][0] == 99 * ID_STEP
+    monkeypatch.setattr("accous.table.adapt._MOST_WAITING", 10)
+    following = AdaptJob(AdaptOptions(model=Path("model"), stream="rows.parquet", output="adapted.csv", batch_size=5))
+    assert following.begin()
+    assert following.follow()
+    assert len(n_prunes) >= 4 + 3
 
 
 @pytest.mark.usefixtures("untouched")

@@ -222,7 +222,8 @@ class _Following:
             n_run += self._run_some(rows, results, start, ends[n_run : n_run + n_most])
             start = ends[n_run - 1]
             is_stopped = self._should_stop()
-            if is_stopped or self._save_rule.is_due(model.state_.n_rounds, self._last_save):
+            is_due = self._save_rule.is_due(model.state_.n_rounds, self._last_save) or self._memory.is_full
+            if is_stopped or is_due:
                 self._emit(rows, results, start)
                 self._save(is_last=is_stopped)
                 if is_stopped:
@@ -359,10 +360,15 @@ class _RememberedRows:
             self._write()
         return named
 
+    @property
+    def is_full(self) -> bool:
+        """Whether so much was written that a save should come, which forgets what is old."""
+        return self._n_written >= _ROWS_BETWEEN_PRUNES
+
     def put_on_disk(self, *, is_last: bool) -> None:
         """Write what is waiting; at the end of a run, and now and then in a long one, forget what is old."""
         self._write()
-        if is_last or self._n_written >= _ROWS_BETWEEN_PRUNES:
+        if is_last or self.is_full:
             self._store.prune()
             self._n_written = 0
         self._table_model.stored = self._store.position
