@@ -422,7 +422,7 @@ def get_problem(name: str) -> Problem:
 
 
 def register_shift(name: str, shift: Shift) -> None:
-    """Add your own shift to every data set that mixes two parts; it replaces one with the same name."""
+    """Add your own shift to every built-in data set that mixes two parts; it replaces one with the same name."""
     if not isinstance(shift, Shift):
         raise ParameterError(f"register_shift takes a name and an accous.streams.Shift, got {shift!r}.")
     SHIFTS[name] = shift

@@ -1174,7 +1174,7 @@ class AdaptiveClassifier(AdaptiveEstimator, ClassifierMixin, BaseEstimator):
         return self._predicted("decision_function", rows)
 
     def predict_set(self, X: Any, alpha: float = 0.1) -> NDArray[np.bool_]:
-        """Predict a set of classes for each row that contains the true class with probability 1 - alpha.
+        """Predict for each row a set of classes that holds the true one with probability 1 - alpha.
 
         The probability holds over all rows of the current inputs, as long as the estimated ratio is right and
         P(y | x) stays: on real streams sets may hold fewer true classes than that. From 25 labels on, ``observe``
@@ -1331,7 +1331,7 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
         return self.task_.targets
 
     def predict_interval(self, X: Any, alpha: float = 0.1) -> FloatArray:
-        """Predict an interval for each row that holds the true number with probability 1 - alpha.
+        """Predict for each row an interval that holds the true number with probability 1 - alpha.
 
         The probability holds as long as the estimated ratio is right and P(y | x) stays. On real streams it often does
         not (docs/explanation/sets.md). From 25 labels on, ``observe`` corrects the intervals: in the long run they hold

@@ -213,7 +213,7 @@ class FitOptions(TableOptions):
         _of_model(metavar="NAME", help="Loss of the ratio (accous and olre), such as kl. A wrong name lists them all."),
     ] = None
     max_ratio: Annotated[float | None, _of_model(help="Upper bound of the ratios. Default: 100.")] = None
-    C: Annotated[float, _of_model("--C", help="Inverse regularization strength of the linear model.")] = 1.0
+    C: Annotated[float, _of_model("--C", help="Inverse regularisation strength of the linear model.")] = 1.0
     alpha: Annotated[float, _of_model(help="Penalty of the linear regression, for numbers.")] = 1.0
     class_weight: Annotated[
         str | None,
