@@ -1,6 +1,6 @@
 """The theory, measured: propositions, theorems and lemmas of the paper.
 
-``python -m benchmarks.theory`` takes about ten minutes of one core, writes ``benchmarks/results/theory.json`` and draws
+``python -m benchmarks.theory`` takes about a minute of one core, writes ``benchmarks/results/theory.json`` and draws
 the figures of docs/results.md. Proposition 1 and Theorem 2 are read from the
 kept results of the specs ``table3`` and ``regret``.
 """
