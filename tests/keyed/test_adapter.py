@@ -1,5 +1,6 @@
 """A step from bytes to bytes: the same however an engine cuts the rows, whatever comes late, and refused if damaged."""
 
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -152,6 +153,20 @@ def test_several_threads_may_use_one_adapter(adapter):
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda seed: adapter.step(None, drifting(120, seed))[0], range(8)))
     assert found == [adapter.step(None, drifting(120, seed))[0] for seed in range(8)]
+
+
+def test_a_copy_of_an_adapter_that_was_used_does_what_it_does(model, rows):
+    adapter = KeyedAdapter(model, round_size=4)
+    state, _, _ = adapter.step(None, rows[:200])
+    other = pickle.loads(pickle.dumps(adapter))
+    assert other.step(state, rows[200:])[0] == adapter.step(state, rows[200:])[0]
+
+
+def test_calls_with_many_numbers_of_keys_keep_few_arrays(model, rows):
+    adapter = KeyedAdapter(model)
+    for n_keys in range(1, 20):
+        adapter.step_many({}, range(n_keys), None, rows[:n_keys])
+    assert sum(map(len, adapter.runner._spare.values())) < 4 * 20
 
 
 # --- rows that come too late, and rounds by time ------------------------------------------------------------
@@ -321,6 +336,7 @@ def test_every_number_comes_back_to_its_place(adapter, state):
 def test_no_rows_change_nothing(adapter, state):
     assert adapter.step(state, drifting(0, 0))[0] == state
     assert adapter.step_many({"k": state}, [], None, drifting(0, 0))[0] == {}
+    assert adapter.observe({"k": state}, [], drifting(0, 0), []) == {}
 
 
 def sampled(random_state):

@@ -247,6 +247,9 @@ class _Outcome(NamedTuple):
     rounds: IntArray
 
 
+_MOST_SPARE = 4
+
+
 class KeyRunner:
     """Runs the rounds of a few dozen keys at a time.
 
@@ -262,8 +265,12 @@ class KeyRunner:
         self._fixed = shared.fixed.coefs[None]
         none = np.empty(0, dtype=np.int64)
         self._no_rows = KeyedRows(np.empty((0, shared.shape.n_features)), np.empty(0), none, none > 0, none)
-        # Stacks that no call uses at the moment, by their number of keys. A call takes one out, and puts it back.
+        # A few stacks that no call uses now, by their number of keys. A call takes one out, and puts it back.
         self._spare: dict[int, KeyStack] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The views that a stack keeps of its arrays would come back as arrays of their own.
+        return vars(self) | {"_spare": {}}
 
     def run(
         self, names: list[Any], states: list[bytes | None], new: KeyedRows, counts: IntArray, *, is_last: bool
@@ -298,7 +305,7 @@ class KeyRunner:
             self._predict(stack, active, starts, X, indices, outcome)
             events += self._run_round(stack, active, X, starts, names)
         result = self._finish(stack, plan, outcome, events)
-        self._spare[len(stack)] = stack
+        self._put_back(stack)
         return result
 
     def read(
@@ -330,6 +337,11 @@ class KeyRunner:
         if stack is None or stack.coefs.shape[1] < n_learners:
             return make_stack(self._shared.shape, n_keys, n_learners)
         return stack
+
+    def _put_back(self, stack: KeyStack) -> None:
+        if len(self._spare) >= _MOST_SPARE:
+            self._spare.clear()
+        self._spare[len(stack)] = stack
 
     def _start(self, stack: KeyStack, keys: IntArray) -> None:
         stack.clear(keys)
@@ -434,7 +446,7 @@ class KeyRunner:
             numbers[number] += np.bincount(owners, of_rows, len(stack))
         numbers[Number.LABELS_ROW] = numbers[Number.N_ROWS]
         after = self._form.pack(stack, [each.to_matrix().tobytes() for each in waiting])
-        self._spare[len(stack)] = stack
+        self._put_back(stack)
         return after
 
     def _finish(self, stack: KeyStack, plan: ChunkPlan, outcome: _Outcome, events: list[KeyEvent]) -> ChunkResult:
@@ -698,12 +710,13 @@ class KeyedAdapter:
         dict of key to bytes
             The states of the keys that had labels.
         """
-        rows = np.ascontiguousarray(read_rows(self.shared.model, select_columns(self.shared.model, X), reset=False))
+        X = select_columns(self.shared.model, X)
+        rows = np.ascontiguousarray(read_rows(self.shared.model, X, reset=False, min_rows=0))
         names, codes = read_keys(keys, len(rows), [])
         places = {label: place for place, label in enumerate(self.shared.label_classes.tolist())}
         truths = np.array([places.get(label, -1) for label in np.asarray(y).tolist()], dtype=np.int64)
         require_length("y", len(truths), len(rows))
-        if (truths < 0).all():
+        if len(truths) and (truths < 0).all():
             raise DataError(f"None of the labels is a class of the model; the first is {np.asarray(y)[0]!r}.")
         after: dict[Any, bytes] = {}
         for first in range(0, len(names), self._n_together):
