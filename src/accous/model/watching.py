@@ -482,7 +482,8 @@ class ReferenceCover:
 
     def _is_outside(self, recent: RecentRows) -> BoolArray:
         """Which of the recent rows are outside the reference; what was found for a closed block is kept while it is."""
-        known, new = self._judged, [block for block in recent.blocks if id(block) not in self._judged]
+        known = self._judged  # read once: other threads replace it
+        new = [block for block in recent.blocks if id(block) not in known]
         parts = (*new, *recent.pending)
         found = self.neighbours.is_outside(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.bool_)
         *of_new, of_pending = np.split(found, np.cumsum([len(block) for block in new], dtype=np.int64))
