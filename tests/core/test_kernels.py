@@ -23,7 +23,7 @@ from accous.core.ensemble import (
 from accous.core.kernels_rows import (
     BLOCK,
     effective_rows,
-    evaluate_ratios_of_keys,
+    evaluate_ratios,
     leave_rows_out,
     make_features,
     sum_gradients,
@@ -84,7 +84,7 @@ def test_blocks_hold_the_rows_and_zeros(n_rows, d):
 def exponentials(scores):
     """e^-score by the kernel."""
     ratios = np.empty((math.ceil(len(scores) / BLOCK), BLOCK))
-    evaluate_ratios_of_keys(np.zeros(1, np.int64), to_blocks(scores[:, None]), np.ones((1, 1)), np.inf, ratios[None])
+    evaluate_ratios(to_blocks(scores[:, None]), np.ones(1), np.inf, ratios)
     return ratios.reshape(-1)[: len(scores)]
 
 

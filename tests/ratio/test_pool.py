@@ -11,8 +11,7 @@ import pytest
 from sklearn.base import clone
 
 from accous import ULSIF, AdaptiveClassifier, LogisticRatio, NoShift, OnlineDensityRatio, SingleLearnerRatio
-from accous.core.kernels_pool import pool_references
-from accous.core.pool import N_CAUTIOUS, N_SHAPES
+from accous.core.pool import N_SHAPES
 from accous.core.round import RoundArrays
 from accous.exceptions import ParameterError
 from accous.streams import GaussianStream, SquareShift
@@ -400,14 +399,6 @@ def test_a_classifier_uses_them():
 # --- the compiled round of many models ----------------------------------------------------------------------
 
 
-def pooled_of(compiled, models):
-    active, n_reference = np.arange(len(models.n_rounds)), models.slot_ratios.shape[2]
-    pooled, ratios = np.empty((len(active), n_reference)), compiled._ratios_at(active, models.coef)
-    of_models = compiled.cuts, models.parts, compiled._places, N_CAUTIOUS, models.holds, models.slot_ratios
-    pool_references(active, ratios, *of_models, *compiled._pool_room, pooled)
-    return pooled
-
-
 @needs_compilation
 def test_models_that_run_together_have_the_bits_of_each_alone():
     rng, ages = np.random.default_rng(3), (17, 70, 260)  # none gets another learner within the rounds below
@@ -422,10 +413,8 @@ def test_models_that_run_together_have_the_bits_of_each_alone():
     for _ in range(12):
         batch = 0.3 * rng.normal(size=(11, 5))
         compiled.run(together, np.arange(3), batch, starts, steps, together)
-        pooled = pooled_of(compiled, together)
         for place, (model, rows) in enumerate(zip(alone, np.split(batch, starts[1:-1]), strict=True)):
             compiled.run(model, first, rows, np.array([0, len(rows)]), steps[[place]], model)
-            np.testing.assert_array_equal(pooled[place], pooled_of(compiled, model)[0])
             for found, wanted in zip(together, model, strict=True):
                 if wanted is not None:
                     inside = found[(place, *map(slice, wanted.shape[1:]))]
@@ -457,8 +446,7 @@ def copied_arrays(ratio):
     model = ratio._learned.model
     of, memory = ratio._compiled.arrays_of(model._replace(numbers=model.numbers.copy())), model.memory
     counts = of.n_rounds, of.largest_margins, of.log_likelihoods, of.n_learners
-    slots = memory.slots, memory.priors, np.array([memory.hold]), memory.factors, memory.slot_ratios
-    return RoundArrays(*counts, *of.of_learners[3:], of.parts, *slots)
+    return RoundArrays(*counts, *of.of_learners[3:], of.parts, memory.slots, memory.priors, memory.factors)
 
 
 def stacked(parts):

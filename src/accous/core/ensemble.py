@@ -15,7 +15,7 @@ from accous.core.kernels_learners import run_learners
 from accous.core.kernels_rows import (
     BLOCK,
     covary_scores,
-    evaluate_ratios_of_keys,
+    evaluate_ratios,
     evaluate_row_ratios_at_each,
     sum_gradients,
     to_blocks,
@@ -707,8 +707,8 @@ class NarrowReference:
 
     def ratios(self, coef: FloatArray, max_ratio: float) -> FloatArray:
         """See ``Reference``."""
-        ratios = np.empty((1, self.blocks.shape[0], BLOCK))
-        evaluate_ratios_of_keys(_FIRST, self.blocks, coef[None], max_ratio, ratios)
+        ratios = np.empty((self.blocks.shape[0], BLOCK))
+        evaluate_ratios(self.blocks, coef, max_ratio, ratios)
         return ratios.reshape(-1)[: self.features.shape[0]]
 
     def batch_ratios(self, coef: FloatArray, batch: FloatArray, max_ratio: float) -> FloatArray:

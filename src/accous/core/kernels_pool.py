@@ -216,32 +216,6 @@ def mix_all(
                 pooled[i] += share * (others[k, i] - 1.0)
 
 
-@kernel(types.void, KEYS, IN2, IN1, IN2, IN3, OUT2, OUT2)
-def mix_references(
-    keys: IntArray,
-    ratios: FloatArray,
-    cuts: FloatArray,
-    proportions: FloatArray,
-    slots: FloatArray,
-    normalisers: FloatArray,
-    pooled: FloatArray,
-) -> None:
-    """Do the same for several thetas and proportions, each with the slots of a key.
-
-    Parameters
-    ----------
-    keys : array of shape (n_mixtures,)
-    ratios : array of shape (n_mixtures, n_padded), at least as many columns as ``pooled``
-    cuts : array of shape (n_shapes,)
-    proportions : array of shape (n_mixtures, n_candidates)
-    slots : array of shape (n_models, n_slots, n_reference)
-    normalisers, pooled : arrays of shape (n_mixtures, n_shapes) and (n_mixtures, n_reference)
-    """
-    for a in range(keys.shape[0]):
-        row = ratios[a, : pooled.shape[1]]
-        mix_all(row, cuts, proportions[a], slots[keys[a]], normalisers[a], pooled[a])
-
-
 @kernel(types.void, IN1, IN2, IN2, IN1, IN1, IN2, IN1, float64, OUT1)
 def pool_rows(
     ratios: FloatArray,
@@ -279,60 +253,54 @@ def pool_rows(
         pooled[i] = min(max(1.0 + total, 0.0), max_ratio)
 
 
-@kernel(types.void, KEYS, IN2, IN1, OUT2, _PLACES, types.int64, IN1, IN3, OUT1, OUT1, OUT1, OUT2)
-def pool_references(
-    active: IntArray,
+@kernel(types.void, IN1, IN1, OUT1, _PLACES, int64, float64, IN2, OUT1, OUT1, OUT1, OUT1)
+def pool_in_use(
     ratios: FloatArray,
     cuts: FloatArray,
     parts: FloatArray,
     places: IntArray,
     n_cautious: int,
-    holds: FloatArray,
+    hold: float,
     slots: FloatArray,
     means: FloatArray,
     shares: FloatArray,
     held: FloatArray,
     pooled: FloatArray,
 ) -> None:
-    """Write the pooled ratio in use of each active model to ``pooled``, and the means of its shapes to ``parts``.
+    """Write the pooled ratio in use of a model to ``pooled``, and the means of its shapes to ``parts``.
 
     Parameters
     ----------
-    active : array of shape (n_active,)
-    ratios : array of shape (n_active, n_padded), at least as many columns as ``pooled``
+    ratios : array, at least as long as ``pooled``
     cuts : array of shape (n_shapes,)
     parts, places : arrays
-        As in ``filter_batches``.
+        A row and the places of ``filter_batches``.
     n_cautious : int
         Candidates of the second set of filters, the cautious ones.
-    holds : array of shape (n_models,)
+    hold : float
         How far the cautious ones are in use.
-    slots : array of shape (n_models, n_slots, n_reference)
+    slots : array of shape (n_slots, n_reference)
     means, shares, held : arrays of shape (n_shapes,), (n_shapes,) and (n_reference,)
         Workspace.
-    pooled : array of shape (n_active, n_reference)
+    pooled : array of shape (n_reference,)
     """
-    n_shapes = cuts.shape[0]
-    for a in range(active.shape[0]):
-        key = active[a]
-        row, mixed = ratios[a, : pooled.shape[1]], pooled[a]
-        _average_shapes(row, cuts, means)
+    n_shapes, row = cuts.shape[0], ratios[: pooled.shape[0]]
+    _average_shapes(row, cuts, means)
+    for j in range(n_shapes):
+        shares[j] = parts[places[0, 3] + j]
+        parts[places[0, 4] + j] = means[j]
+    _mix(row, cuts, shares, means, pooled)
+    for k in range(slots.shape[0]):
+        share = parts[places[0, 3] + n_shapes + k]
+        if share > 0.0:
+            for i in range(pooled.shape[0]):
+                pooled[i] += share * (slots[k, i] - 1.0)
+    if hold > 0.0:
         for j in range(n_shapes):
-            shares[j] = parts[key, places[0, 3] + j]
-            parts[key, places[0, 4] + j] = means[j]
-        _mix(row, cuts, shares, means, mixed)
-        for k in range(slots.shape[1]):
-            share = parts[key, places[0, 3] + n_shapes + k]
-            if share > 0.0:
-                for i in range(mixed.shape[0]):
-                    mixed[i] += share * (slots[key, k, i] - 1.0)
-        hold = holds[key]
-        if hold > 0.0:
-            for j in range(n_shapes):
-                shares[j] = parts[key, places[1, 3] + j] if j < n_cautious else 0.0
-            _mix(row, cuts, shares, means, held)
-            for i in range(mixed.shape[0]):
-                mixed[i] = (1.0 - hold) * mixed[i] + hold * held[i]
+            shares[j] = parts[places[1, 3] + j] if j < n_cautious else 0.0
+        _mix(row, cuts, shares, means, held)
+        for i in range(pooled.shape[0]):
+            pooled[i] = (1.0 - hold) * pooled[i] + hold * held[i]
 
 
 @kernel(types.boolean, IN1, IN1, OUT1, int64, float64, int64, int64, int64, int64, OUT1)

@@ -417,13 +417,10 @@ def evaluate_row_ratios_at_each(rows: FloatArray, coefs: FloatArray, max_ratio: 
             ratios[k, row] = ratio if ratio < max_ratio else max_ratio
 
 
-@kernel(types.void, KEYS, IN3, IN2, float64, OUT3)
-def evaluate_ratios_of_keys(
-    active: IntArray, blocks: FloatArray, coef: FloatArray, max_ratio: float, ratios: FloatArray
-) -> None:
-    """Compute the ratios of all reference rows for the theta of each active key, (n_active, n_blocks, BLOCK)."""
-    for a in range(active.shape[0]):
-        evaluate_at(blocks, coef[active[a]], max_ratio, ratios[a])
+@kernel(types.void, IN3, IN1, float64, OUT2)
+def evaluate_ratios(blocks: FloatArray, coef: FloatArray, max_ratio: float, ratios: FloatArray) -> None:
+    """Do what ``evaluate_at`` does."""
+    evaluate_at(blocks, coef, max_ratio, ratios)
 
 
 @merged

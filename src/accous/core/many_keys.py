@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.compiled import SingleArray
+from accous.core.compiled import AnyFloats, SingleArray
 from accous.core.ensemble import EnsembleSettings, NarrowReference
 from accous.core.kernels_keys import compare_weights, restore_slots, weigh_keys
-from accous.core.kernels_pool import mix_references
+from accous.core.kernels_pool import pool_reference
 from accous.core.kernels_rows import BLOCK
 from accous.core.pool import (
     LARGEST_MOVE,
@@ -213,10 +213,6 @@ class KeyStack:
     def __len__(self) -> int:
         return len(self.coef)
 
-    def places(self, active: IntArray) -> IntArray | slice:
-        """Return an index of some keys, in order: all of them as a slice, which numpy follows in less time."""
-        return slice(None) if len(active) == len(self) else active
-
     @cached_property
     def parts(self) -> dict[str, SingleArray]:
         """The arrays in single precision, (n_keys, ...); writing into one changes the stack."""
@@ -241,9 +237,7 @@ class KeyStack:
             parts=self.singles,
             slots=self.slots,
             priors=self.priors,
-            holds=self.holds,
             factors=self.factors,
-            slot_ratios=self.slot_ratios,
         )
 
     @cached_property
@@ -451,22 +445,12 @@ class KeyRounds(CompiledRound):
         found: list[float] = moved.tolist()
         return found, before
 
-    def mixtures(
-        self, stack: KeyStack, keys: IntArray, coefs: FloatArray, proportions: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return ratios of the reference, and the means of their shapes, each with the slots of a key.
-
-        Parameters
-        ----------
-        stack : KeyStack
-        keys : array of shape (n_mixtures,)
-        coefs : array of shape (n_mixtures, d)
-        proportions : array of shape (n_mixtures, n_candidates)
-        """
-        means, mixed = np.empty((len(keys), N_SHAPES)), np.empty((len(keys), self._n_reference))
-        ratios = self._ratios_at(np.arange(len(keys)), coefs)
-        mix_references(keys, ratios, self.cuts, proportions, stack.slot_ratios, means, mixed)
-        return mixed, means
+    def mixture(self, coef: AnyFloats, proportions: AnyFloats, slot_ratios: FloatArray) -> FloatArray:
+        """Return a mixture of the shapes of the ratio at a theta, and of slots, for the reference."""
+        ratios, means = self._reference.ratios(coef.astype(np.float64), UNCUT), np.empty(N_SHAPES)
+        mixed = np.empty(self._n_reference)
+        pool_reference(ratios, self.cuts, proportions.astype(np.float64), slot_ratios, means, mixed)
+        return mixed
 
 
 # --- The look back of a key's pool, after 16 rounds or when the ratio has left what it was: remember what has settled,
@@ -524,55 +508,38 @@ def end_looks(
     return ended
 
 
-def _means(stack: KeyStack, keys: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Return the mean theta and the mean proportions of the looks of some keys."""
-    n_rounds = stack.numbers[Number.LOOK_ROUNDS, keys][:, None]
-    return stack.parts["look_coef"][keys] / n_rounds, stack.parts["look_proportions"][keys] / n_rounds
-
-
 def _look_back(stack: KeyStack, keys: IntArray, last_rounds: FloatArray, rounds: KeyRounds) -> None:
     """Look back at the looks of some keys, which end with these rounds, in place; begin the next looks."""
     numbers, parts = stack.numbers, stack.parts
-    coefs, proportions = _means(stack, keys)
-    shapes = np.zeros(proportions.shape)
-    shapes[:, :N_SHAPES] = proportions[:, :N_SHAPES] / proportions[:, :N_SHAPES].sum(axis=1, keepdims=True)
-    # A state has no room for the mean ratio itself.
-    together, _ = rounds.mixtures(
-        stack,
-        np.tile(keys, 3),
-        np.concatenate((coefs, parts["before_coef"][keys], coefs)),
-        np.concatenate((proportions, parts["before_proportions"][keys], shapes)),
-    )
-    ratios, before, settled = together.reshape(3, len(keys), -1)
-    for place, key in enumerate(keys.tolist()):
-        n_rounds = int(numbers[Number.LOOK_ROUNDS, key])
+    for key, last_round in zip(keys.tolist(), last_rounds.tolist(), strict=True):
+        n_rounds, slot_ratios = numbers[Number.LOOK_ROUNDS, key], stack.slot_ratios[key]
+        means = coef, proportions = parts["look_coef"][key] / n_rounds, parts["look_proportions"][key] / n_rounds
+        before = parts["before_coef"][key], parts["before_proportions"][key]
         look = LookSums(
-            n_rounds=n_rounds,
+            n_rounds=int(n_rounds),
             n_rows=int(numbers[Number.LOOK_ROWS, key]),
-            coef=coefs[place],
-            ratios=ratios[place],
-            proportions=proportions[place],
-            log_likelihood=float(numbers[Number.LOG_LIKELIHOOD, key]) / n_rounds,
-            before=before[place],
+            coef=coef,
+            ratios=rounds.mixture(*means, slot_ratios),
+            proportions=proportions,
+            log_likelihood=float(numbers[Number.LOG_LIKELIHOOD, key] / n_rounds),
+            before=rounds.mixture(*before, slot_ratios),  # a state has no room for the mean ratio itself
         )
         numbers[Number.EXCESS, key] = excess = excess_after(float(numbers[Number.EXCESS, key]), look)
         stack.holds[key] = hold_for(excess)
-        _remember(stack, key, look, settled[place], int(last_rounds[place]), rounds)
-    for name, means in (("coef", coefs), ("proportions", proportions)):
-        parts[f"before_{name}"][keys] = means
-        parts[f"look_{name}"][keys] = 0.0
+        _remember(stack, key, look, int(last_round), rounds)
+        parts["before_coef"][key], parts["before_proportions"][key] = means
+        parts["look_coef"][key] = parts["look_proportions"][key] = 0.0
     numbers[_OF_LOOK, keys] = 0.0
 
 
-def _remember(
-    stack: KeyStack, key: int, look: LookSums, settled: FloatArray, last_round: int, rounds: KeyRounds
-) -> None:
+def _remember(stack: KeyStack, key: int, look: LookSums, last_round: int, rounds: KeyRounds) -> None:
     """Put the ratio of a key's look into a slot if it has settled, and note which slot was in use."""
-    slots, put = slots_of(stack, key), None
+    slots, put, shares = slots_of(stack, key), None, look.shape_shares()
+    settled = rounds.mixture(look.coef, shares, stack.slot_ratios[key, :0])
     distances = look.distances(settled, stack.slot_ratios[key])
     if len(slots.use) and look.is_worth_keeping(distances):
         put, is_same = slots.find(distances[3:])
-        slots = slots.put(put, look.coef, look.shape_shares(), is_same=is_same)
+        slots = slots.put(put, look.coef, shares, is_same=is_same)
         stack.slot_coefs[key], stack.slot_shares[key] = slots.coefs, slots.shares
         stack.n_merged[key] = slots.n_merged
         rounds.restore_slots(stack, np.array([key]))

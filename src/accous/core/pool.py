@@ -515,30 +515,6 @@ def _visited(visits: IntArray, slot: int, this_round: int, n_rounds: int) -> Int
     return np.delete(visits, of_slot[1], axis=0) if len(of_slot) > MOST_VISITS else visits
 
 
-class LookedBack(NamedTuple):
-    """What a look back changes.
-
-    Attributes
-    ----------
-    excess : float
-    slots : Slots
-    slot_ratios : array of shape (n_slots, n_reference)
-    put : int or None
-        The slot that the look's ratio went to.
-    is_same : bool
-        Whether that slot held the same regime before.
-    mean_ratios : array of shape (n_reference,)
-        Mean pooled ratio of the look.
-    """
-
-    excess: float
-    slots: Slots
-    slot_ratios: FloatArray
-    put: int | None
-    is_same: bool
-    mean_ratios: FloatArray
-
-
 # --- What the pool knows after a round
 
 
@@ -784,27 +760,9 @@ class RatioPool:
         last_round : int
             The last round of the look.
         """
-        found = self.look(state.look, state.excess, state.slots, state.slot_ratios, last_round)
-        filters, prior = state.filters, state.prior
-        if found.put is not None:
-            prior = prior_of(found.slots.is_used, self._n_given)
-            filters = filters if found.is_same else filters.without(N_SHAPES + found.put, prior)
-        return replace(
-            state,
-            prior=prior,
-            filters=filters,
-            excess=found.excess,
-            hold=hold_for(found.excess),
-            slots=found.slots,
-            look=start_look(len(state.look.coef), len(prior), found.mean_ratios),
-            slot_ratios=found.slot_ratios,
-        )
-
-    def look(self, look: LookSums, excess: float, slots: Slots, slot_ratios: FloatArray, last_round: int) -> LookedBack:
-        """Return what a look back changes, given what it looks at; see `PoolState` and ``look_back``."""
-        look, put, is_same = look.mean(), None, True
-        excess = excess_after(excess, look)
-        shares = look.shape_shares()
+        look, slots, slot_ratios = state.look.mean(), state.slots, state.slot_ratios
+        filters, prior, put = state.filters, state.prior, None
+        excess, shares = excess_after(state.excess, look), look.shape_shares()
         distances = look.distances(self._mixed(look.coef, shares)[0], slot_ratios)
         if self.n_slots and look.is_worth_keeping(distances):
             put, is_same = slots.find(distances[3:])
@@ -812,8 +770,18 @@ class RatioPool:
             slot_ratios = slot_ratios.copy()
             slot_ratios[put], means = self._mixed(slots.coefs[put], slots.shares[put])
             slots = slots.with_factors(put, means)
-        slots = slots.after_look(look, put, last_round)
-        return LookedBack(excess, slots, slot_ratios, put, is_same, look.ratios)
+            prior = prior_of(slots.is_used, self._n_given)
+            filters = filters if is_same else filters.without(N_SHAPES + put, prior)
+        return replace(
+            state,
+            prior=prior,
+            filters=filters,
+            excess=excess,
+            hold=hold_for(excess),
+            slots=slots.after_look(look, put, last_round),
+            look=start_look(len(look.coef), len(prior), look.ratios),
+            slot_ratios=slot_ratios,
+        )
 
     def _hold_back(self, state: PoolState, ratios: FloatArray) -> PoolState:
         """Replace the ratio in use by that of the cautious filters, as far as the hold goes."""

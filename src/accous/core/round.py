@@ -32,9 +32,9 @@ from accous.core.kernels_pool import (
     add_to_look,
     filter_batches,
     filter_batches_of_keys,
-    pool_references,
+    pool_in_use,
 )
-from accous.core.kernels_rows import BLOCK, evaluate_ratios_of_keys, read_batches, read_batches_of_keys, to_blocks
+from accous.core.kernels_rows import BLOCK, evaluate_ratios, read_batches, read_batches_of_keys, to_blocks
 from accous.core.pool import (
     DECAYS,
     FILTER_SHARE,
@@ -54,8 +54,6 @@ from accous.core.pool import (
     SeenRows,
     Slots,
     cautious_prior,
-    hold_for,
-    prior_of,
     shape_cuts,
 )
 
@@ -66,7 +64,7 @@ _CAUTIOUS_PRIOR = cautious_prior(0)[:N_CAUTIOUS]
 # The parts of a row that are the arrays of `Filters`, in their order.
 _OF_FILTERS = "filter_weights", "posteriors", "counts", "proportions"
 _OF_CAUTIOUS = "cautious_weights", "cautious_posteriors", "cautious_counts", "cautious_proportions"
-_FIRST, _NO_HOLD = np.zeros(1, dtype=np.int64), np.zeros(1)
+_FIRST = np.zeros(1, dtype=np.int64)
 
 
 def count_learners(this_round: int, min_interval: int) -> int:
@@ -144,10 +142,8 @@ class RoundArrays(NamedTuple):
     slots : array of shape (n_models, n_slots, slot_width)
         Remembered ratios: theta, shares of the shapes, looks merged, and use.
     priors : array of shape (n_models, n_candidates)
-    holds : array of shape (n_models,)
-        How far each pool is held back.
-    factors, slot_ratios : arrays of shape (n_models, n_slots, ...)
-        What each slot multiplies the shapes by, and its ratio of the reference.
+    factors : array of shape (n_models, n_slots, n_shapes)
+        What each slot multiplies the shapes by.
     """
 
     n_rounds: FloatArray
@@ -164,9 +160,7 @@ class RoundArrays(NamedTuple):
     parts: AnyFloats
     slots: AnyFloats
     priors: FloatArray
-    holds: FloatArray
     factors: FloatArray
-    slot_ratios: FloatArray
 
     @property
     def of_learners(self) -> tuple[Any, ...]:
@@ -213,7 +207,6 @@ class CompiledRound:
         # Workspace: the loops write there first and keep Python's lock, so that threads may share it.
         n_blocks, n_all = gradient_reference.blocks.shape[0], N_SHAPES + n_slots
         self._gradient_room = np.empty((2, MOST_LEARNERS + 1, self._n_coefs)), np.empty((max(2, n_blocks), BLOCK))
-        self._pool_room = np.empty(N_SHAPES), np.empty(N_SHAPES), np.empty(self._n_reference)
         self._filter_room = np.empty((MANY_ROWS, n_all)), np.empty(n_all), np.empty(N_FILTERS)
 
     def run(
@@ -299,12 +292,6 @@ class CompiledRound:
         self._learners.run(run_learners_of, active, gradients, models.of_learners, steps, of_learners)
         return ratios, slot_ratios
 
-    def _ratios_at(self, indices: IntArray, coefs: FloatArray) -> FloatArray:
-        blocks = self._reference.blocks
-        ratios = np.empty((len(indices), blocks.shape[0], BLOCK))
-        evaluate_ratios_of_keys(indices, blocks, coefs, UNCUT, ratios)
-        return ratios.reshape(len(indices), blocks.shape[0] * BLOCK)
-
 
 # --- One model, in double precision: every round makes a new state, and the one before stays as it was
 
@@ -319,8 +306,9 @@ class PoolMemory(NamedTuple):
         As in `accous.core.pool.PoolState`.
     before : array of shape (n_reference,)
         Mean pooled ratio of the look before.
-    slots, priors, factors, slot_ratios : arrays
+    slots, priors, factors : arrays
         The regimes and their prior as the loops read them; see `RoundArrays`.
+    slot_ratios : array of shape (n_slots, n_reference)
     """
 
     regimes: Slots
@@ -402,13 +390,12 @@ class OneModelArrays:
 class _Room(OneModelArrays):
     """Arrays that the rounds write into, and the model whose numbers they hold, which then need not be copied."""
 
-    def __init__(self, sizes: tuple[int, int, int, int], learners: LearnerKernel, n_padded: int) -> None:
+    def __init__(self, sizes: tuple[int, int, int, int], learners: LearnerKernel, n_blocks: int) -> None:
         super().__init__(np.zeros(self.count(sizes)), sizes)
         self.sizes = sizes
         self.model: OneModel | None = None
         self.workspace = np.empty((1, sizes[0] + 1, sizes[1])), learners.make_room(self.of_learners)
-        self.ratios = np.empty((1, n_padded))
-        self.ratio_blocks = self.ratios.reshape(1, -1, BLOCK)
+        self.ratios = np.empty((n_blocks, BLOCK))
 
 
 class OneModelRounds(CompiledRound):
@@ -435,6 +422,7 @@ class OneModelRounds(CompiledRound):
             slice(layout.parts[name][0], layout.parts[name][0] + layout.parts[name][1][0]) for name in names
         )
         self._look_places = self._shares.start, self._shares.stop, self._look_coef.start, self._look_shares.start
+        self._pool_room = np.empty(N_SHAPES), np.empty(N_SHAPES), np.empty(self._n_reference)
         self._rooms: list[_Room] = []  # each round takes one, so that threads may share this object
 
     def __getstate__(self) -> dict[str, Any]:
@@ -455,8 +443,8 @@ class OneModelRounds(CompiledRound):
         n_rows, room, memory = len(batch), self._room_of(model), model.memory
         before = room.log_likelihoods[0]
         of_batch = self.run(room, _FIRST, batch, *_starts_and_steps(n_rows, step_size), memory, room.workspace)
-        evaluate_ratios_of_keys(_FIRST, self._reference.blocks, room.coef, UNCUT, room.ratio_blocks)
-        self._mix(room, memory, room.ratios, _NO_HOLD)
+        evaluate_ratios(self._reference.blocks, room.coef[0], UNCUT, room.ratios)
+        self._mix(room, memory, room.ratios, 0.0)
         n_rounds, look_rounds, look_rows = model.n_rounds + 1, model.look_rounds + 1, model.look_rows + n_rows
         may_end = model.look_rows >= LEAST_ROWS
         if not add_to_look(
@@ -466,7 +454,7 @@ class OneModelRounds(CompiledRound):
             return self._left(room, model, n_rows, float(before)), of_batch
         is_over = look_rounds == LONGEST_LOOK
         if memory.hold and not is_over:
-            self._mix(room, memory, room.ratios)
+            self._mix(room, memory, room.ratios, memory.hold)
         after = OneModel(n_rounds, room.sizes[0], room.numbers.copy(), memory, look_rounds, look_rows)
         if is_over:
             after = self._look_back(after, room, n_rounds, None)
@@ -487,23 +475,17 @@ class OneModelRounds(CompiledRound):
 
     def _look_back(self, model: OneModel, room: _Room, last_round: int, begun: _Begun | None) -> OneModel:
         """Return a model that nobody has seen yet with its look ended and the next one begun, given its last room."""
-        arrays, memory, look = self.arrays_of(model), model.memory, self._sums_of(model)
-        found = self._ratio_pool.look(look, memory.excess, memory.regimes, memory.slot_ratios[0], last_round)
-        row, prior = arrays.parts[0], memory.priors[0]
-        if found.put is not None:
-            prior = prior_of(found.slots.is_used)
-            if not found.is_same:
-                filters = self._filters_of(arrays.parts).without(N_SHAPES + found.put, prior)
-                self._write_filters(arrays.parts, filters)
+        arrays, look_rounds, look_rows = self.arrays_of(model), 0, 0
+        pool, row = self._ratio_pool.look_back(self.pool_of(model), last_round), arrays.parts[0]
+        self._write_filters(arrays.parts, pool.filters)
         row[self._look_coef] = row[self._look_shares] = arrays.log_likelihoods[0] = arrays.look_ratios[:] = 0.0
-        hold, look_rounds, look_rows = hold_for(found.excess), 0, 0
         if begun is not None:
             row[self._look_coef], row[self._look_shares] = arrays.coef[0], begun.shares
             arrays.log_likelihoods[0], arrays.look_ratios[:] = begun.surprise, arrays.pooled[0]
             look_rounds, look_rows = 1, begun.n_rows
-        memory = _memory(found.slots, found.excess, hold, found.mean_ratios, prior, found.slot_ratios)
+        memory = _memory(pool)
         # The ratio in use is a function of the state, so that a model that was saved goes on with the same bits.
-        self._mix(arrays, memory, room.ratios)
+        self._mix(arrays, memory, room.ratios, memory.hold)
         return model._replace(memory=memory, look_rounds=look_rounds, look_rows=look_rows)
 
     def _room_of(self, model: OneModel) -> _Room:
@@ -514,8 +496,7 @@ class OneModelRounds(CompiledRound):
         except IndexError:
             room = None
         if room is None or room.sizes[0] != most:
-            n_padded = self._reference.blocks.shape[0] * BLOCK
-            room = _Room(self._sizes(most), self._learners, n_padded)
+            room = _Room(self._sizes(most), self._learners, len(self._reference.blocks))
         if room.model is not model:
             if model.most == most:
                 room.numbers[:] = model.numbers
@@ -524,15 +505,10 @@ class OneModelRounds(CompiledRound):
         room.model = None
         return room
 
-    def _mix(
-        self, arrays: OneModelArrays, memory: PoolMemory, ratios: FloatArray, hold: FloatArray | None = None
-    ) -> None:
-        """Write the pooled ratio of the reference, held back as far as the memory says unless ``hold`` is given."""
-        hold = np.array([memory.hold]) if hold is None else hold
-        pool_references(
-            *(_FIRST, ratios, self.cuts, arrays.parts, self._places, N_CAUTIOUS, hold, memory.slot_ratios),
-            *(*self._pool_room, arrays.pooled),
-        )
+    def _mix(self, arrays: OneModelArrays, memory: PoolMemory, ratios: FloatArray, hold: float) -> None:
+        """Write the pooled ratio of the reference, held back so far."""
+        of_model = arrays.parts[0], self._places, N_CAUTIOUS, hold, memory.slot_ratios
+        pool_in_use(ratios.reshape(-1), self.cuts, *of_model, *self._pool_room, arrays.pooled[0])
 
     def _sizes(self, most: int) -> tuple[int, int, int, int]:
         return most, self._n_coefs, self._layout.length, self._n_reference
@@ -608,7 +584,7 @@ class OneModelRounds(CompiledRound):
             hold=memory.hold,
             slots=memory.regimes,
             look=self._sums_of(model),
-            slot_ratios=memory.slot_ratios[0],
+            slot_ratios=memory.slot_ratios,
             given_ratios=np.empty((0, self._n_reference)),
             reference_ratios=arrays.pooled[0],
         )
@@ -631,8 +607,7 @@ class OneModelRounds(CompiledRound):
         row[self._means], arrays.pooled[0] = pool.means, pool.reference_ratios
         row[self._look_coef], row[self._look_shares] = look.coef, look.proportions
         arrays.log_likelihoods[0], arrays.look_ratios[:] = look.log_likelihood, look.ratios
-        memory = _memory(pool.slots, pool.excess, pool.hold, look.before, pool.prior, pool.slot_ratios)
-        return OneModel(ensemble.n_rounds, sizes[0], arrays.numbers, memory, look.n_rounds, look.n_rows)
+        return OneModel(ensemble.n_rounds, sizes[0], arrays.numbers, _memory(pool), look.n_rounds, look.n_rows)
 
 
 class _Begun(NamedTuple):
@@ -643,12 +618,12 @@ class _Begun(NamedTuple):
     n_rows: int
 
 
-def _memory(
-    regimes: Slots, excess: float, hold: float, before: FloatArray, prior: FloatArray, slot_ratios: FloatArray
-) -> PoolMemory:
+def _memory(pool: PoolState) -> PoolMemory:
+    regimes = pool.slots
     columns = regimes.coefs, regimes.shares, regimes.n_merged[:, None].astype(np.float64), regimes.use[:, None]
     slots: FloatArray = np.concatenate(columns, axis=1)[None]
-    return PoolMemory(regimes, excess, hold, before, slots, prior[None], regimes.factors[None], slot_ratios[None])
+    of_loops = slots, pool.prior[None], regimes.factors[None]
+    return PoolMemory(regimes, pool.excess, pool.hold, pool.look.before, *of_loops, pool.slot_ratios)
 
 
 @lru_cache(maxsize=64)

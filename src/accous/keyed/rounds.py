@@ -599,7 +599,7 @@ _COUNTED = int(Number.N_ROWS), int(Number.N_RECENT), int(Number.N_RECENT_OUT)
 
 def keys_to_look_at(stack: KeyStack, active: IntArray) -> list[int]:
     """Return the keys whose look is due, after a round."""
-    rounds = stack.numbers[Number.N_ROUNDS][stack.places(active)].tolist()
+    rounds = stack.numbers[Number.N_ROUNDS, active].tolist()
     return [key for key, number in zip(active.tolist(), rounds, strict=True) if number % ROUNDS_BETWEEN_LOOKS == 0.0]
 
 

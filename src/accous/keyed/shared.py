@@ -78,7 +78,7 @@ class SharedModel:
         assert isinstance(gradient_reference, NarrowReference)
         assert self.ratio.pooling_ is not None
         assert self.ratio.pool_ is not None
-        self.reference, self.gradient_reference, self.pool = reference, gradient_reference, self.ratio.pooling_
+        self.reference, self.gradient_reference = reference, gradient_reference
         n_reference, n_coefs = reference.features.shape
         self.shape = KeyShape(
             n_coefs=n_coefs,

@@ -360,11 +360,11 @@ class Learning:
         n_seen = self.n_seen - int(is_gone.sum())
         return replace(self, kept=kept, n_seen=n_seen, events=events).weighed(spread)
 
-    def losses(self, spread: float | None, shares: FloatArray = SHARES) -> FloatArray:
-        """Return what mixtures with these shares of the expert that learned lose on labels that judge it: by row."""
+    def losses(self, spread: float | None) -> FloatArray:
+        """Return what mixtures of both experts, by `SHARES`, lose on each label that judges them."""
         judges = self.kept.judges
         fixed, learned = self.kept.answers[judges, :2].T[:, :, None]
-        mixed = (1.0 - shares) * fixed + shares * learned
+        mixed = (1.0 - SHARES) * fixed + SHARES * learned
         return log_losses(mixed) if spread is None else np.abs(mixed - self.kept.truths[judges, None]) / spread
 
     def weighed(self, spread: float | None) -> Learning:
