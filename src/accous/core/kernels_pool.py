@@ -233,7 +233,7 @@ def pool_rows(
     Parameters
     ----------
     ratios, slot_ratios, given, cuts, normalisers, slot_shapes : arrays
-        As in ``filter_batch``, for these rows.
+        As in ``filter_batches``, for these rows.
     proportions : array of shape (n_candidates,)
     max_ratio : float
     pooled : array of shape (n_rows,)

@@ -442,7 +442,7 @@ class ReferenceCover:
         self._has_numbers = has_numbers
         # Mapped rows have no columns that the user knows.
         self.has_columns = has_numbers or ratio.reads_numbers
-        self._judged: dict[int, tuple[FloatArray, BoolArray]] = {}
+        self._judged: list[tuple[FloatArray, BoolArray]] = []
 
     @cached_property
     def numbers(self) -> FloatArray | None:
@@ -482,15 +482,16 @@ class ReferenceCover:
 
     def _is_outside(self, recent: RecentRows) -> BoolArray:
         """Which of the recent rows are outside the reference; what was found for a closed block is kept while it is."""
-        known = self._judged  # read once: other threads replace it
+        # By ids of now: after a pickle a block has another one. Threads replace the list, which holds blocks as well so
+        # that no other block can get the id of one.
+        known = {id(block): (block, found) for block, found in self._judged}
         new = [block for block in recent.blocks if id(block) not in known]
         parts = (*new, *recent.pending)
         found = self.neighbours.is_outside(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.bool_)
         *of_new, of_pending = np.split(found, np.cumsum([len(block) for block in new], dtype=np.int64))
-        # With the block itself, so that no other one can get its id.
-        known = known | {id(block): (block, each) for block, each in zip(new, of_new, strict=True)}
-        self._judged = {id(block): known[id(block)] for block in recent.blocks}
-        return np.concatenate((*(known[id(block)][1] for block in recent.blocks), of_pending))[-recent.max_rows :]
+        known |= {id(block): (block, each) for block, each in zip(new, of_new, strict=True)}
+        self._judged = judged = [known[id(block)] for block in recent.blocks]
+        return np.concatenate((*(each for _, each in judged), of_pending))[-recent.max_rows :]
 
 
 def watch_columns(watch: ColumnWatch, cover: ReferenceCover, this_round: int, recent: RecentRows) -> ColumnWatch:
