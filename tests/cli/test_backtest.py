@@ -105,7 +105,7 @@ def test_fit_prints_the_sentences_and_stores_the_outcome(capsys):
     assert fitted["backtest"] == found.summary()
     # One engine: what fit says of windows decides the state, and is by the model's own held-out predictions.
     assert fitted["worst_window"] == load_table_model("model").snapshot().windows.worst
-    assert f"the loss was {fitted['worst_window']:.3g} higher" in printed
+    assert f"{100.0 * fitted['worst_window']:.1f} points higher" in printed
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ def test_a_panic_while_learning_is_an_answer(numbers, monkeypatch):
     record = Record("step", "application/json", body_of(numbers.rows[:1]))
     parsed = executor.parse(record)
 
-    monkeypatch.setattr(table_model, "run_round", panic)
+    monkeypatch.setattr(table_model, "run_rounds", panic)
     assert executor.carry_out(1, record, parsed).status_code == 500
 
 
