@@ -19,7 +19,7 @@ import numba
 numba.config.reload_config()  # the process that was forked had read other variables
 
 import numpy as np
-from accous.core.kernels_rows import make_features
+from accous.core.kernels_weights import make_features
 
 features = np.empty((1, 3))
 n_long = make_features(np.full((1, 2), 6.0), np.zeros(2), np.ones(2), 9.0, 3.0, 0.0, 1.0, True, features, np.zeros(1))
@@ -80,7 +80,7 @@ def test_the_cache_lies_beside_the_source(tmp_path, run):
     folder = copy_of_the_package(tmp_path / "library")
     assert run(USE_A_KERNEL, folder, tmp_path) == ANSWER
     (index,) = cached(folder)
-    assert index.name.startswith("kernels_rows.make_features")
+    assert index.name.startswith("kernels_weights.make_features")
     before = index.stat().st_mtime_ns
     assert run(USE_A_KERNEL, folder, tmp_path) == ANSWER
     assert index.stat().st_mtime_ns == before
@@ -110,7 +110,7 @@ def test_compiling_twice_is_loading_once(forks):
     """In a process that has loaded every kernel already."""
     code = """
 from accous.core.compiled import compile_all
-from accous.core.kernels_rows import make_features
+from accous.core.kernels_weights import make_features
 before = make_features._call
 compile_all()
 print(make_features._call is before != make_features._compile_and_call)

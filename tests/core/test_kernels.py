@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from scipy.special import softmax
 
 from accous.core.ensemble import (
     ADAPT_ML_PROD,
@@ -20,27 +21,25 @@ from accous.core.ensemble import (
     PaperRounds,
     prepare_reference,
 )
-from accous.core.kernels_rows import (
-    BLOCK,
-    effective_rows,
-    evaluate_ratios,
-    leave_rows_out,
-    make_features,
-    sum_gradients,
-    to_blocks,
-    total_variation,
-    weigh_reference,
-)
+from accous.core.kernels_rows import BLOCK, evaluate_ratios, leave_rows_out, sum_gradients, to_blocks
+from accous.core.kernels_weights import effective_rows, make_features, total_variation, weigh_reference
 from accous.core.learners import NewtonStack
 from accous.core.losses import Logistic
 from accous.core.regression import (
+    FULL,
+    ONE_ROUND,
+    Point,
     _objective,
     _penalty,
     _solve_by_newton,
     _targets,
+    descend_from,
     leave_one_out_scores,
+    make_narrow_classes,
     make_narrow_design,
     make_problem,
+    principal_axes,
+    solve_compiled,
 )
 from accous.model.safeguards import shrink
 from tests.builders import LOSSES, Setup
@@ -198,6 +197,110 @@ def test_the_refit_seldom_gives_up_and_then_leaves_the_start():
     coefs = np.full((1, 6), 1e9)
     assert not design.fit(coefs, weights, 1.0)
     np.testing.assert_array_equal(coefs, 1e9)
+
+
+# --- the refit with several classes -------------------------------------------------------------------------------
+
+
+def several_classes(rng, n_rows, d, n_classes, C):
+    """The problem with many coefficients as with few: in principal axes, for the plain descent."""
+    X, weights = rng.normal(size=(n_rows, d)) * np.geomspace(3.0, 0.1, d), rng.exponential(size=n_rows)
+    labels = (X @ rng.normal(size=(d, n_classes)) + rng.gumbel(size=(n_rows, n_classes))).argmax(axis=1)
+    problem = make_problem(X + 5.0, labels, n_classes, C)
+    if problem.axes is not None:
+        return problem, weights
+    axes, ones = principal_axes(problem.design[:, :-1]), np.ones((n_rows, 1))
+    design = np.concatenate((problem.design[:, :-1] @ axes, ones), axis=1)
+    return replace(problem, design=design, axes=axes, mean_squares=np.square(design).mean(axis=0)), weights
+
+
+def excess(problem, weights, found, wanted):
+    """By how much the objective at some coefficients is above that at others, relative to the weights."""
+    scaled = problem.C * weights
+    values = [
+        _objective(problem, scaled, each, problem.design @ each.T)
+        for each in (problem.to_design(found), problem.to_design(wanted))
+    ]
+    return (values[0] - values[1]) / (scaled.sum() + abs(values[1]))
+
+
+@given(seed=seeds, n_rows=row_counts, d=widths, n_classes=st.integers(3, 12), distance=st.floats(0.0, 1.0))
+@example(seed=0, n_rows=1, d=1, n_classes=3, distance=1.0)
+@example(seed=0, n_rows=5, d=13, n_classes=10, distance=0.0)
+@example(seed=0, n_rows=BLOCK + 1, d=12, n_classes=10, distance=0.1)
+def test_the_refit_of_many_classes_ends_where_its_twin_ends(seed, n_rows, d, n_classes, distance):
+    """Few coefficients, too, without their Hessian; rows fewer than columns; classes without rows."""
+    rng = np.random.default_rng(seed)
+    problem, weights = several_classes(rng, n_rows, d, n_classes, 1.0)
+    penalty = _penalty(problem.design.shape[1])
+    narrow = make_narrow_classes(problem.design, problem.axes, problem.centre, problem.labels, n_classes, penalty)
+    coefs = distance * rng.normal(size=(n_classes, d + 1)) / math.sqrt(d)
+    start = problem.to_design(coefs)
+    wanted = descend_from(problem, weights, Point(start, start @ problem.design.T)).coefs
+    assert narrow.fit(coefs, weights, 1.0, FULL, max_steps=1000)
+    assert abs(excess(problem, weights, coefs, problem.from_design(wanted))) < 1e-9
+
+
+def assert_same_shares(problem, found, wanted, tolerance):
+    """Of every class in every row."""
+    shares = (softmax(problem.scores(coefs), axis=1) for coefs in (found, wanted))
+    np.testing.assert_allclose(*shares, rtol=0.0, atol=tolerance)
+
+
+@pytest.mark.parametrize(("n_classes", "d"), [(3, 40), (10, 12), (11, 30)])
+def test_refits_of_many_classes_take_the_steps_of_their_twin_from_round_to_round(n_classes, d):
+    """Also where the last step is made without looking at where it ends."""
+    problem, _ = several_classes(np.random.default_rng(2), 600, d, n_classes, 1.0)
+    assert problem.narrow is not None
+    coefs = np.zeros((n_classes, d + 1))
+    assert problem.narrow.fit(coefs, np.ones(600), 1.0, FULL, max_steps=500)
+    start = problem.to_design(coefs)
+    point = Point(start, start @ problem.design.T)
+    for t in range(10):
+        weights = np.exp(np.sin(t / 4.0) * problem.design[:, 0] / 3.0)
+        assert problem.narrow.fit(coefs, weights, 1.0, ONE_ROUND, max_steps=9)
+        point = descend_from(problem, weights, point, ONE_ROUND)
+        assert_same_shares(problem, coefs, problem.from_design(point.coefs), 1e-6)
+
+
+@given(seed=seeds, n_rows=row_counts, d=st.integers(1, 8), n_classes=st.integers(3, 9), distance=st.floats(0.0, 2.0))
+@example(seed=0, n_rows=1, d=1, n_classes=3, distance=1.0)
+@example(seed=0, n_rows=BLOCK + 1, d=8, n_classes=7, distance=0.1)
+def test_few_coefficients_of_several_classes_reach_the_optimum_of_newtons_method(seed, n_rows, d, n_classes, distance):
+    rng = np.random.default_rng(seed)
+    X, weights = rng.normal(size=(n_rows, d)), rng.exponential(size=n_rows)
+    labels = (X @ rng.normal(size=(d, n_classes)) + rng.gumbel(size=(n_rows, n_classes))).argmax(axis=1)
+    problem = make_problem(X, labels, n_classes, 1.0)
+    start = distance * rng.normal(size=(n_classes, d + 1))
+    coefs = solve_compiled(problem, weights, start)
+    if coefs is None:  # a class without rows
+        assert n_rows < BLOCK or np.bincount(labels, minlength=n_classes).min() == 0
+        return
+    wanted = problem.from_design(_solve_by_newton(problem, weights, problem.to_design(start)))
+    assert excess(problem, weights, coefs, wanted) < 1e-13
+    if np.bincount(labels, minlength=n_classes).min() > 0:
+        assert_same_shares(problem, coefs, wanted, 1e-9)
+
+
+def test_a_refit_of_several_classes_that_takes_too_long_leaves_the_start():
+    problem, weights = several_classes(np.random.default_rng(0), 300, 12, 10, 1.0)
+    coefs = np.ones((10, 13))
+    assert problem.narrow is not None
+    assert not problem.narrow.fit(coefs, weights, 1.0, FULL, max_steps=1)
+    np.testing.assert_array_equal(coefs, 1.0)
+    assert not problem.narrow.fit(coefs, np.full(300, 1e308), 1.0, FULL, max_steps=100)
+    np.testing.assert_array_equal(coefs, 1.0)
+
+
+@pytest.mark.parametrize("distance", [0.0, 1.0, 30.0, 1e3])
+def test_from_far_away_a_refit_of_many_classes_finds_the_optimum(distance):
+    """There the first length that is tried does not do."""
+    problem, weights = several_classes(np.random.default_rng(1), 300, 12, 10, 1.0)
+    near, far = np.zeros((10, 13)), distance * np.random.default_rng(2).normal(size=(10, 13))
+    assert problem.narrow is not None
+    for coefs in (near, far):
+        assert problem.narrow.fit(coefs, weights, 1.0, FULL, max_steps=500)
+    assert_same_shares(problem, far, near, 1e-5)
 
 
 # --- fits without a row -------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from accous import AdaptiveClassifier, NoShift
-from accous.core.kernels_rows import effective_rows
+from accous.core.kernels_weights import effective_rows
 from accous.diagnostics.losses import effective_sample_size
 from accous.model.round import log_events
 from accous.model.safeguards import LENIENT, STRICT, next_veto

@@ -22,8 +22,9 @@ Function = Callable[..., Any]
 # Array types: float64, C order, by number of dimensions; input arrays are read-only.
 IN1, IN2, IN3 = (types.Array(float64, n, "C", readonly=True) for n in (1, 2, 3))
 OUT1, OUT2, OUT3, OUT4 = (types.Array(float64, n, "C") for n in (1, 2, 3, 4))
-# For many models: places of models or rows, counts, and arrays in single precision.
+# For many models: places of models or rows, counts, and arrays in single precision; and the classes of rows in blocks.
 KEYS = types.Array(int64, 1, "C", readonly=True)
+LABELS = types.Array(int64, 2, "C", readonly=True)
 COUNTS = types.Array(int64, 1, "C")
 SINGLE2, SINGLE3 = (types.Array(float32, n, "C") for n in (2, 3))
 SingleArray = NDArray[np.float32]

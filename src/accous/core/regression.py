@@ -12,6 +12,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_tri
 
 from accous.arrays import FloatArray, IntArray
 from accous.core.ensemble import MAX_NEWTON_COEFS, is_narrow
+from accous.core.kernels_classes import fit_softmax
 from accous.core.kernels_fits import fit_ridge
 from accous.core.kernels_rows import BLOCK, fit_logistic, leave_rows_out, to_blocks
 
@@ -157,6 +158,7 @@ class Effort:
 
 
 FULL = Effort(tolerance=1e-13)
+TO_THE_DIGITS = Effort(tolerance=1e-20, near=1e-16, n_steps=1)
 ONE_FOLD = Effort(tolerance=1e-6)
 ONE_ROUND = Effort(tolerance=1e-8, near=1e-3, n_steps=2)
 
@@ -400,11 +402,96 @@ def make_narrow_design(
     return NarrowDesign(to_blocks(design), centre, np.ascontiguousarray(to_blocks(targets)[:, 0]), penalty)
 
 
+# --- Weighted softmax regression on few columns, in compiled loops
+
+
+@dataclass(frozen=True)
+class NarrowClasses:
+    """The data of several classes that does not change between refits, in the form that the compiled loops read.
+
+    Attributes
+    ----------
+    blocks : array of shape (n_blocks, d, BLOCK)
+        The design in its principal axes; the last column is the constant 1.
+    axes : array of shape (n_columns, d - 1)
+    centre : array of shape (n_columns,)
+    labels : array of int of shape (n_blocks, BLOCK)
+    penalty : array of shape (n_scores * d,)
+        Diagonal of the penalty, for one class after the other.
+    mean_squares : array of shape (d,)
+    """
+
+    blocks: FloatArray
+    axes: FloatArray
+    centre: FloatArray
+    labels: IntArray
+    penalty: FloatArray
+    mean_squares: FloatArray
+
+    def fit(
+        self,
+        coefs: FloatArray,
+        weights: FloatArray,
+        C: float,
+        effort: Effort,
+        max_steps: int,
+        *,
+        with_hessian: bool = False,
+    ) -> bool:
+        """Do what ``descend`` does, over ``coefs``, (n_scores, n_columns + 1), in place; with a Hessian in fewer steps.
+
+        Returns False, and leaves ``coefs`` unchanged, if this takes too many steps or numbers overflow.
+        """
+        n_blocks, n_columns, _ = self.blocks.shape
+        n_scores, n_coefs = len(coefs), len(self.penalty)
+        n_newton = n_coefs if with_hessian else 0
+        return bool(
+            fit_softmax(
+                self.blocks,
+                self.axes,
+                self.centre,
+                self.labels,
+                np.ascontiguousarray(weights),
+                C,
+                self.penalty,
+                self.mean_squares,
+                effort.tolerance,
+                effort.near,
+                effort.n_steps,
+                max_steps,
+                np.empty((3, n_blocks, n_scores, BLOCK)),
+                np.empty((n_blocks, BLOCK)),
+                np.empty((n_scores + 4, BLOCK)),
+                np.empty((n_scores + 5, n_scores)),
+                np.empty((2, _MAX_PAIRS)),
+                np.empty((3 + 2 * _MAX_PAIRS, n_coefs)),
+                np.empty((n_scores + 1, n_columns)),
+                np.empty((n_columns + 1, n_columns)),
+                np.empty((n_newton, n_newton)),
+                np.empty(n_newton),
+                coefs,
+            )
+        )
+
+
+def make_narrow_classes(
+    design: FloatArray, axes: FloatArray, centre: FloatArray, labels: IntArray, n_scores: int, penalty: FloatArray
+) -> NarrowClasses:
+    """Arrange a design in its principal axes, and the labels of its rows, in blocks."""
+    blocks = to_blocks(design)
+    padded = np.zeros((blocks.shape[0], BLOCK), dtype=np.int64)
+    padded.flat[: len(labels)] = labels
+    mean_squares = np.square(design).mean(axis=0)
+    return NarrowClasses(blocks, np.ascontiguousarray(axes), centre, padded, np.tile(penalty, n_scores), mean_squares)
+
+
 # --- Importance-weighted logistic and softmax regression on a fixed reference, warm-started from round to round
 
 
 MAX_HESSIAN_COEFS = 1000
 _MAX_NEWTON_STEPS = 100
+# The compiled loops bring a matrix of this size to three diagonals; LAPACK does it more quickly if it is large.
+_MOST_NARROW_CLASSES = 64
 _MAX_HALVINGS = 40
 _MAX_ROW_HESSIANS = 50_000_000
 _NEWTON_DECREMENT = 1e-12
@@ -432,7 +519,7 @@ class LogisticProblem:
         The principal axes, if the design uses them.
     mean_squares : array of shape (n_axes + 1,) or None
         Mean square of every column of the design, if it uses its principal axes.
-    narrow : NarrowDesign or None
+    narrow : NarrowDesign, NarrowClasses or None
         The design for the compiled loops, if they can handle the problem.
     """
 
@@ -443,7 +530,7 @@ class LogisticProblem:
     C: float
     axes: FloatArray | None = None
     mean_squares: FloatArray | None = None
-    narrow: NarrowDesign | None = None
+    narrow: NarrowDesign | NarrowClasses | None = None
 
     @property
     def n_scores(self) -> int:
@@ -494,11 +581,11 @@ def make_problem(X: FloatArray, labels: IntArray, n_classes: int, C: float) -> L
     centre = X.mean(axis=0)
     rows, ones = X - centre, np.ones((X.shape[0], 1))
     problem = LogisticProblem(np.concatenate((rows, ones), axis=1), centre, labels, n_classes, C)
-    if problem.is_for_newton:
-        return replace(problem, narrow=_narrow_design(problem))
-    axes = principal_axes(rows)
-    design = np.concatenate((rows @ axes, ones), axis=1)
-    return replace(problem, design=design, axes=axes, mean_squares=np.square(design).mean(axis=0))
+    if not problem.is_for_newton:
+        axes = principal_axes(rows)
+        design = np.concatenate((rows @ axes, ones), axis=1)
+        problem = replace(problem, design=design, axes=axes, mean_squares=np.square(design).mean(axis=0))
+    return replace(problem, narrow=_narrow_design(problem))
 
 
 def principal_axes(rows: FloatArray) -> FloatArray:
@@ -536,7 +623,7 @@ def solve(
     >>> solve(problem, np.ones(3)).round(3)
     array([[ 0.702, -0.748]])
     """
-    compiled = solve_compiled(problem, weights, start)
+    compiled = solve_compiled(problem, weights, start, effort)
     if compiled is not None:
         return compiled
     if start is None:
@@ -547,12 +634,21 @@ def solve(
     return problem.from_design(descend_from(problem, weights, Point(start, start @ problem.design.T), effort).coefs)
 
 
-def solve_compiled(problem: LogisticProblem, weights: FloatArray, start: FloatArray | None) -> FloatArray | None:
+def solve_compiled(
+    problem: LogisticProblem, weights: FloatArray, start: FloatArray | None, effort: Effort = FULL
+) -> FloatArray | None:
     """Do the same as ``solve`` without BLAS; None if there are too many columns or classes, or without convergence."""
-    if problem.narrow is None:
+    narrow = problem.narrow
+    if narrow is None:
         return None
-    coefs = np.zeros((1, problem.design.shape[1])) if start is None else np.array(start)
-    return coefs if problem.narrow.fit(coefs, weights, problem.C) else None
+    coefs = np.zeros((problem.n_scores, len(problem.centre) + 1)) if start is None else np.array(start)
+    if isinstance(narrow, NarrowDesign):
+        return coefs if narrow.fit(coefs, weights, problem.C) else None
+    if problem.axes is not None:
+        return coefs if narrow.fit(coefs, weights, problem.C, effort, _MAX_DESCENT_STEPS) else None
+    # Few coefficients always reach the optimum; what takes too long is for Newton's method.
+    is_done = narrow.fit(coefs, weights, problem.C, TO_THE_DIGITS, _MAX_NEWTON_STEPS, with_hessian=True)
+    return coefs if is_done else None
 
 
 def descend_from(problem: LogisticProblem, weights: FloatArray, start: Point, effort: Effort = FULL) -> Point:
@@ -577,7 +673,8 @@ def leave_one_out_scores(problem: LogisticProblem, weights: FloatArray, coefs: F
     -------
     array of shape (n_rows, n_scores)
     """
-    compiled = None if problem.narrow is None else problem.narrow.leave_one_out(coefs, weights, problem.C)
+    narrow = problem.narrow
+    compiled = narrow.leave_one_out(coefs, weights, problem.C) if isinstance(narrow, NarrowDesign) else None
     if compiled is not None:
         return compiled[:, None]
     scaled = problem.C * weights
@@ -607,11 +704,20 @@ def _leave_one_out_of_two(
     return np.asarray(scores + corrections)[:, None]
 
 
-def _narrow_design(problem: LogisticProblem) -> NarrowDesign | None:
-    n_columns = problem.design.shape[1]
-    if problem.axes is not None or problem.n_scores > 1 or not is_narrow(n_columns):
+def _narrow_design(problem: LogisticProblem) -> NarrowDesign | NarrowClasses | None:
+    """Arrange the rows for the compiled loops; None if there are too many columns or classes for them."""
+    design, axes, penalty = problem.design, problem.axes, _penalty(problem.design.shape[1])
+    if not is_narrow(design.shape[1]) or problem.n_scores > _MOST_NARROW_CLASSES:
         return None
-    return make_narrow_design(problem.design, problem.centre, _targets(problem), _penalty(n_columns))
+    if problem.n_scores == 1:
+        return make_narrow_design(design, problem.centre, _targets(problem), penalty) if axes is None else None
+    if axes is None:
+        rows, ones = design[:, :-1], design[:, -1:]
+        axes = principal_axes(rows / max(float(np.abs(rows).max(initial=0.0)), _TINY))
+        design = np.concatenate((rows @ axes, ones), axis=1)
+    return make_narrow_classes(
+        design, axes, problem.centre, problem.labels, problem.n_scores, _penalty(design.shape[1])
+    )
 
 
 def _solve_by_newton(problem: LogisticProblem, weights: FloatArray, start: FloatArray) -> FloatArray:

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.kernels_rows import effective_rows, total_variation
+from accous.core.kernels_weights import effective_rows, total_variation
 from accous.exceptions import ParameterError
 
 # --- Losses of predictions, and effective sample sizes of weights

@@ -782,7 +782,7 @@ class LogisticErm(LinearErm):
     def fit(self, weights: FloatArray, previous: LinearPredictor | None) -> LinearPredictor:
         """Minimise the weighted objective, starting from the previous predictor."""
         start = None if previous is None else self._to_scaled(previous.coefs)
-        coefs = solve_compiled(self._problem, weights, start)
+        coefs = solve_compiled(self._problem, weights, start, FULL if previous is None else ONE_ROUND)
         if coefs is not None:
             return LinearPredictor(self._to_raw(coefs), self._classes, bounds=self._bounds)
         with one_blas_thread():
@@ -794,7 +794,7 @@ class LogisticErm(LinearErm):
     def fit_each(self, weights: list[FloatArray], coefs: FloatArray) -> FloatArray:
         """Return what ``fit`` finds for each of some weights, given the coefficients to start from."""
         start = self._to_scaled(coefs)
-        found = [solve_compiled(self._problem, *each) for each in zip(weights, start, strict=True)]
+        found = [solve_compiled(self._problem, *each, ONE_ROUND) for each in zip(weights, start, strict=True)]
         return np.array(
             [
                 self.fit(weights[k], LinearPredictor(coefs[k], self._classes)).coefs

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from accous.arrays import FloatArray, from_plain, to_plain
-from accous.core.kernels_rows import weigh_reference
+from accous.core.kernels_weights import weigh_reference
 from accous.core.regression import Point
 from accous.diagnostics.coverage import NOTHING_FOUND, ROUNDS_BETWEEN_COLUMN_LOOKS, ColumnWatch
 from accous.diagnostics.drift import ReferenceColumns

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray
-from accous.core.kernels_rows import effective_rows
+from accous.core.kernels_weights import effective_rows
 from accous.core.pool import Tempered, start_tempered
 from accous.diagnostics.evidence import Evidence
 from accous.diagnostics.losses import LossScale, effective_sample_size, loss_difference, mean_and_error

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone
 
 from accous.arrays import FloatArray, from_plain, to_plain
-from accous.core.kernels_rows import make_features
+from accous.core.kernels_weights import make_features
 from accous.exceptions import DataError, ParameterError
 from accous.ratio.base import default_feature_bound, default_shortening
 from accous.validation import count_rows, own_copy, require_finite

@@ -1,0 +1,179 @@
+"""Compiled passes over weights and rows: from ratios to importance weights, and from rows to features."""
+
+from __future__ import annotations
+
+import math
+
+from numba import boolean, float64, int64, types
+
+from accous.arrays import FloatArray
+from accous.core.compiled import IN1, IN2, OUT1, OUT2, inlined, inlined_exactly, inlined_sums, kernel
+
+# --- Compiled steps from ratios to importance weights: normalise, count effective rows, and compare weights
+
+
+@kernel(float64, IN1)
+def effective_rows(weights: FloatArray) -> float:
+    r"""Number of equally weighted rows with the same variance, :math:`(\sum w)^2 / \sum w^2`, in one call.
+
+    Weights are not negative and not all zero. Unlike a product of BLAS, its bits do not depend on the number of cores.
+    """
+    return _effective_rows(weights)
+
+
+@inlined
+def _effective_rows(weights: FloatArray) -> float:
+    total, squares = _sum_and_squares(weights, 1.0)
+    if 1e-300 < squares < 1e300:
+        return total * total / squares
+    # Squares and sums of shares neither overflow nor underflow.
+    largest = 0.0
+    for i in range(weights.shape[0]):
+        largest = max(largest, weights[i])
+    total, squares = _sum_and_squares(weights, 1.0 / largest)
+    return total * total / squares
+
+
+@kernel(float64, IN1, IN1)
+def total_variation(weights: FloatArray, others: FloatArray) -> float:
+    r"""Half the sum of :math:`|w_i / \sum_j w_j - v_i / \sum_j v_j|`: how far two weightings of rows are apart."""
+    return 0.5 * _sum_of_differences(weights, _sum(weights), others, _sum(others))
+
+
+@kernel(types.void, IN1, IN1, IN1, IN1, IN1, float64, OUT1, OUT1, OUT1)
+def weigh_reference(
+    base: FloatArray,
+    ratios: FloatArray,
+    before: FloatArray,
+    fitted: FloatArray,
+    compared: FloatArray,
+    strength: float,
+    weights: FloatArray,
+    shrunk: FloatArray,
+    shown: FloatArray,
+) -> None:
+    """Weigh the reference after a round, and measure how far the weights have moved.
+
+    Parameters
+    ----------
+    base, ratios : arrays of shape (n_reference,)
+    before : array of shape (n_reference,)
+        The weights of the round before. They stay if all ratios are zero.
+    fitted, compared : arrays of shape (n_reference,)
+        Weights of the last fit, and those of the last comparison with the fixed predictor.
+    strength : float
+        How far weights are moved towards the base weights for a fit.
+    weights, shrunk : arrays of shape (n_reference,)
+        Both are written.
+    shown : array of shape (5,)
+        Total variation between weights and base weights; effective rows of the weights and of the shrunk ones; total
+        variation between these and those of the last fit, and between the weights and those of the last comparison.
+    """
+    n_rows = weights.shape[0]
+    total = _sum_of_products(base, ratios)
+    if total > 0.0:
+        factor = _sum(base) / total
+        for i in range(n_rows):
+            weights[i] = base[i] * ratios[i] * factor
+    else:
+        # Ratios that are zero on the whole reference carry no information about its rows.
+        for i in range(n_rows):
+            weights[i] = before[i]
+    total, total_of_base = _sum(weights), _sum(base)
+    shown[0] = 0.5 * _sum_of_differences(weights, total, base, total_of_base)
+    shown[1] = _effective_rows(weights)
+    _shrink(weights, base, shown[1] / (shown[1] + strength), shrunk)
+    shown[2] = _effective_rows(shrunk)
+    shown[3] = 0.5 * _sum_of_differences(shrunk, _sum(shrunk), fitted, _sum(fitted))
+    shown[4] = 0.5 * _sum_of_differences(weights, total, compared, _sum(compared))
+
+
+@inlined_exactly
+def _shrink(weights: FloatArray, base: FloatArray, share: float, shrunk: FloatArray) -> None:
+    """Write the weights moved towards the base weights, with the bits of `accous.model.safeguards.shrink`."""
+    for i in range(weights.shape[0]):
+        shrunk[i] = share * weights[i] + (1.0 - share) * base[i]
+
+
+@inlined_sums
+def _sum_of_differences(a: FloatArray, total_a: float, b: FloatArray, total_b: float) -> float:
+    total = 0.0
+    for i in range(a.shape[0]):
+        # Quotients, not products: a product and the difference could become one instruction, and equal shares differ.
+        total += abs(a[i] / total_a - b[i] / total_b)
+    return total
+
+
+@inlined_sums
+def _sum_of_products(a: FloatArray, b: FloatArray) -> float:
+    total = 0.0
+    for i in range(a.shape[0]):
+        total += a[i] * b[i]
+    return total
+
+
+@inlined_sums
+def _sum(a: FloatArray) -> float:
+    total = 0.0
+    for i in range(a.shape[0]):
+        total += a[i]
+    return total
+
+
+@inlined_sums
+def _sum_and_squares(weights: FloatArray, factor: float) -> tuple[float, float]:
+    total = squares = 0.0
+    for i in range(weights.shape[0]):
+        share = weights[i] * factor
+        total += share
+        squares += share * share
+    return total, squares
+
+
+# --- Compiled conversion of a few rows to features: standardise, append the intercept, bound, scale
+
+
+@kernel(int64, IN2, IN1, IN1, float64, float64, float64, float64, boolean, OUT2, OUT1)
+def make_features(
+    rows: FloatArray,
+    mean: FloatArray,
+    scale: FloatArray,
+    largest: float,
+    bound: float,
+    tolerance: float,
+    divisor: float,
+    is_intercept_bounded: bool,
+    features: FloatArray,
+    is_long: FloatArray,
+) -> int:
+    """Compute rows (x - mean) / scale, clipped to +-largest, shortened to the bound and divided by the divisor.
+
+    Rows longer than the bound are marked by a 1 in ``is_long``. If ``features`` has one column more than ``rows``, it
+    is the intercept: a 1 that is bounded with the row, or a constant 1.
+
+    Returns
+    -------
+    int
+        Number of rows longer than the bound, beyond the relative tolerance.
+    """
+    n_columns, n_long = rows.shape[1], 0
+    has_intercept = features.shape[1] > n_columns
+    for i in range(rows.shape[0]):
+        squared_norm = 1.0 if has_intercept and is_intercept_bounded else 0.0
+        for j in range(n_columns):
+            value = (rows[i, j] - mean[j]) / scale[j]
+            value = largest if value > largest else value
+            value = -largest if value < -largest else value
+            features[i, j] = value
+            squared_norm += value * value
+        norm, factor = math.sqrt(squared_norm), 1.0
+        if norm > bound * (1.0 + tolerance):
+            factor = bound / norm
+            n_long += 1
+            is_long[i] = 1.0
+        factor /= divisor
+        for j in range(n_columns):
+            features[i, j] *= factor
+        if has_intercept:
+            features[i, n_columns] = factor if is_intercept_bounded else 1.0
+    return n_long
