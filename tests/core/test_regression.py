@@ -485,6 +485,20 @@ def test_rounds_follow_moving_weights():
 
 
 @each_n_classes
+def test_the_last_step_of_a_round_is_not_looked_at_where_it_must_be_good(n_classes, monkeypatch):
+    problem, seen = Descent(n_classes, n_rows=600), []
+    point, _ = problem.descend(np.ones(600), problem.origin())
+    weights = 1.0 + 0.1 * np.tanh(problem.design[:, 0])
+    kind = Sigmoid if n_classes == 2 else Softmax
+    evaluate = kind.evaluate
+    monkeypatch.setattr(kind, "evaluate", lambda loss, scores: seen.append(scores) or evaluate(loss, scores))
+    end, n_steps = problem.descend(weights, point, Effort(0.0, near=np.inf, n_steps=3))
+    assert (n_steps, len(seen)) == (3, 3)
+    assert problem.value(weights, end.coefs) < problem.value(weights, point.coefs)
+    np.testing.assert_allclose(end.scores, end.coefs @ problem.design.T, rtol=0.0, atol=1e-12)
+
+
+@each_n_classes
 def test_classes_without_weight_stay_finite_and_no_weight_at_all_gives_zero(n_classes):
     problem = Descent(n_classes)
     end, _ = problem.descend((problem.labels != 0).astype(float), problem.origin())
