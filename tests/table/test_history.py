@@ -132,15 +132,3 @@ def test_a_short_stream_has_a_curve_and_a_long_one_few_readings():
         history.add(rising, 1)
     per_part = np.histogram(rising.read, bins=np.add([0, 8, 16, 32, 512, 1024, 2048, 4096], 0.5))[0]
     assert per_part.tolist() == [8, 2, 2, 8, 2, 2, 4]
-
-
-def test_rounds_until_the_next_reading_are_counted_right_also_where_points_are_merged():
-    rising, history, most = Rising(), History(), 32
-    rising.number = 0
-    while rising.number < 5 * MOST_POINTS:
-        n_rounds, n_before, start = history.rounds_to_reading(most), len(rising.read), rising.number
-        for rising.number in range(start + 1, start + n_rounds + 1):
-            history.add(rising, 1)
-        assert 1 <= n_rounds <= most
-        assert rising.read[n_before:] in ([], [rising.number])
-    assert len(rising.read) > 20

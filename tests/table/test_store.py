@@ -59,7 +59,7 @@ def rows(ids, *, keys=None, source: int = SOURCE, first_line: int = 2, number: i
             "line": list(range(first_line, first_line + n_rows)),
             "round": [number] * n_rows,
             "predicted": ["yes"] * n_rows,
-            "scores": pl.Series(pack_scores(np.full((n_rows, 2), 0.5)), dtype=pl.Binary),
+            "scores": pl.Series(np.full((n_rows, 2), 0.5)),
             "features": ['{"x":1}'] * n_rows,
             **more,
         }

@@ -84,7 +84,9 @@ class Scoring:
         """
         truths, has_label = (each[start:stop] for each in self._labels(rows.frame)[:2])
         if self._fixed is None or self._fixed[0] is not rows.X:
-            self._fixed = rows.X, self._form.fixed_answers(self._model, rows.X)
+            # The fixed model reads no columns that only labelled rows have.
+            known = rows.X[:, : self._model.n_features_in_]
+            self._fixed = rows.X, self._form.fixed_answers(self._model, known)
         fixed = self._fixed[1][start:stop]
         self._last = answers
         labelled = np.flatnonzero(has_label)
@@ -233,34 +235,31 @@ class _Following:
         return rows.after(start), False
 
     def _run_some(self, rows: PendingRows, results: _Results, start: int, ends: list[int]) -> int:
-        """Run the first of these rounds, and those after it that need nothing in between; return how many."""
-        scoring, record, scores = self._scoring, self._record, None
-        if not self._job.options.learn_first:
-            scores = self._ahead.scores(rows.X, start, ends[0])
-        last = ends[-1] if scores is None else start + len(scores)
-        ends = [end for end in ends if end <= last]
-        part = slice(start, ends[-1])
+        """Run these rounds, or the first one if it is to be scored; return how many."""
+        scoring, record = self._scoring, self._record
+        ends = ends if scoring is None else ends[:1]
+        stop = ends[-1]
+        part, X = slice(start, stop), rows.X
         result = self._table_model.run_rounds(
-            rows.X[part],
+            X[part],
             rows.marks[part],
             ends=[end - start for end in ends],
-            scores=scores,
+            known_scores=lambda first, last: self._ahead.scores(X, start + first, start + last),
             learns_first=self._job.options.learn_first,
-            count_errors=None if scoring is None else lambda found: scoring.count(rows, found, start, ends[0]),
+            count_errors=None if scoring is None else lambda found: scoring.count(rows, found, start, stop),
             times=None if results.times is None else results.times[part],
         )
-        stop = start + result.ends[-1]
         if scoring is not None:
-            scoring.observe(rows.frame, rows.X[start:stop], start, stop)
+            scoring.observe(rows.frame, X[part], start, stop)
             record.n_scored += result.counts[0]
             record.n_wrong_fixed += result.counts[1]
             record.n_wrong += result.counts[2]
-        results.rounds[start:stop] = result.rounds
-        results.scores[start:stop] = result.scores
-        results.ratios[start:stop] = result.ratios
+        results.rounds[part] = result.rounds
+        results.scores[part] = result.scores
+        results.ratios[part] = result.ratios
         record.n_rows += stop - start
-        record.n_rounds += len(result.ends)
-        return len(result.ends)
+        record.n_rounds += len(ends)
+        return len(ends)
 
     def _emit(self, rows: PendingRows, results: _Results, stop: int) -> None:
         """Write the rows up to ``stop`` and the bad rows between them; record the position."""
@@ -312,7 +311,7 @@ class _Ahead:
         self._first, self._n_ahead = 0, 0
 
     def scores(self, X: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64] | None:
-        """Return the scores of some rows by the predictor in use, and of rows after them that are known already.
+        """Return the scores of some rows by the predictor in use; rows after them may be predicted with them.
 
         None if they are to be computed round by round.
         """
@@ -327,11 +326,9 @@ class _Ahead:
                 self._n_ahead = min(start - self._first, _MOST_AHEAD)
             if not (is_same and is_same_piece):
                 self._of, self._first = (predictor, X), start
-            self._start, self._found = (
-                start,
-                self._form.scores(self._model, X[start : max(stop, start + self._n_ahead)]),
-            )
-        return self._found[start - self._start :]
+            ahead = X[start : max(stop, start + self._n_ahead)]
+            self._start, self._found = start, self._form.scores(self._model, ahead)
+        return self._found[start - self._start : stop - self._start]
 
 
 class _RememberedRows:

@@ -57,15 +57,17 @@ class Points:
             np.zeros((n_points, len(LATE))),
         )
 
-    def followed_by(self, *others: Points) -> Points:
+    def __getitem__(self, which: slice) -> Points:
+        """Return some points, whose arrays are parts of these."""
+        return Points(*(getattr(self, each.name)[which] for each in fields(self)))
+
+    def followed_by(self, other: Points) -> Points:
         """Return these points and the others as one series."""
-        parts = (self, *others)
-        return Points(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(self)))
+        return Points(*(np.concatenate([getattr(part, each.name) for part in (self, other)]) for each in fields(self)))
 
     def halved(self) -> Points:
         """Merge neighbours: sums add up, the latest value stays."""
-        first = Points(*(getattr(self, each.name)[0::2] for each in fields(self)))
-        second = Points(*(getattr(self, each.name)[1::2] for each in fields(self)))
+        first, second = self[0::2], self[1::2]
         return Points(
             first.counts + second.counts,
             first.sums + second.sums,
@@ -136,19 +138,20 @@ class History:
     def __init__(self) -> None:
         self.stride = 1
         self.n_rounds = 0
-        self._joined = Points.blank(0)
-        self._closed: list[Points] = []  # what follows, one by one: to join a point costs as much as all points
-        self._open = Points.blank(1)
+        self._room, self._n_closed = Points.blank(MOST_POINTS), 0  # the open point is behind the closed ones
 
     def __len__(self) -> int:
-        return len(self._joined.counts) + len(self._closed)
+        return self._n_closed
 
     @property
     def _points(self) -> Points:
         """All points but the open one."""
-        if self._closed:
-            self._joined, self._closed = self._joined.followed_by(*self._closed), []
-        return self._joined
+        return self._room[: self._n_closed]
+
+    @property
+    def _open(self) -> Points:
+        """The point of the present rounds, as a series of one."""
+        return self._room[self._n_closed : self._n_closed + 1]
 
     def add(
         self,
@@ -175,26 +178,24 @@ class History:
             Returns what metric and state are read from, in rounds in which they are. None is that of the model.
         """
         self.n_rounds += 1
-        counts = self._open.counts
-        counts[0, 0] += n_rows
+        room, place = self._room, self._n_closed
+        room.counts[place, 0] += n_rows
         if n_scored:
-            counts[0, 1:] += (n_scored, n_wrong_fixed, n_wrong)
+            room.counts[place, 1:] += (n_scored, n_wrong_fixed, n_wrong)
         if time is not None and time == time:  # noqa: PLR0124 (NaN)
-            self._open.lasts[0, LASTS.index("time")] = time
+            room.lasts[place, LASTS.index("time")] = time
         if self._is_read(self.n_rounds):
             self._note((read or model.current)())
         if self.n_rounds % self.stride == 0:
-            self._closed.append(self._open)
-            self._open = Points.blank(1)
-            if len(self) == MOST_POINTS:
-                self._joined = self._points.halved()
+            self._n_closed += 1
+            if self._n_closed == MOST_POINTS:
+                self._fill(self._points.halved())
                 self.stride *= 2
 
-    def rounds_to_reading(self, most: int) -> int:
-        """Return how many rounds are to be added until metric and state are read, at most so many."""
-        # Which ones are read depends on the stride, which the last point changes.
-        most = min(most, MOST_POINTS * self.stride - self.n_rounds)
-        return next((number for number in range(1, most) if self._is_read(self.n_rounds + number)), most)
+    def _fill(self, points: Points) -> None:
+        """Take these points as the closed ones, and an open one without anything."""
+        self._n_closed = len(points.counts)
+        self._room = points.followed_by(Points.blank(MOST_POINTS - self._n_closed))
 
     def add_labels(self, rounds: NDArray[np.float64], losses: NDArray[np.float64]) -> None:
         """Count labels that arrived late in the rounds that predicted their rows.
@@ -258,9 +259,12 @@ class History:
         """Undo ``to_plain``."""
         history = cls()
         history.stride, history.n_rounds = plain["stride"], plain["n_rounds"]
-        history._joined, history._open = (
-            Points(*(plain[f"{prefix}{each.name}"].copy() for each in fields(Points))) for prefix in ("", "open_")
+        closed, now = (
+            Points(*(plain[f"{prefix}{each.name}"] for each in fields(Points))) for prefix in ("", "open_")
         )
+        history._fill(closed)
+        for each in fields(Points):
+            getattr(history._open, each.name)[:] = getattr(now, each.name)
         return history
 
     def _is_read(self, number: int) -> bool:

@@ -199,6 +199,10 @@ class ClassForm:
         """Return classes."""
         return np.asarray(self.classes[answers])
 
+    def predicted_texts(self, answers: NDArray[Any]) -> pl.Series:
+        """Return the names of classes."""
+        return pl.Series(self.names, dtype=pl.String).gather(answers)
+
     def true_answers(self, texts: pl.Series) -> NDArray[Any]:
         """Return the class numbers of labels, and -1 for other labels."""
         found = texts.replace_strict(self.names, list(range(len(self.names))), default=-1, return_dtype=pl.Int64)
@@ -301,6 +305,10 @@ class NumberForm:
     def predictions(self, answers: NDArray[Any]) -> NDArray[Any]:
         """Return the numbers."""
         return answers
+
+    def predicted_texts(self, answers: NDArray[Any]) -> pl.Series:
+        """Return the numbers as text."""
+        return pl.Series([str(each) for each in answers.tolist()], dtype=pl.String)
 
     def true_answers(self, texts: pl.Series) -> NDArray[Any]:
         """Return numbers, and NaN for rows without one."""

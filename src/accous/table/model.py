@@ -390,15 +390,14 @@ class TableModel(SnapshotReader, Lockable):
         *,
         ends: Sequence[int] | None = None,
         learns_first: bool = False,
-        scores: NDArray[np.float64] | None = None,
+        known_scores: Callable[[int, int], NDArray[np.float64] | None] | None = None,
         count_errors: Callable[[NDArray[Any]], tuple[int, float, float]] | None = None,
         times: NDArray[np.float64] | None = None,
         needs_ratio: bool = True,
     ) -> RoundResult:
         """Run rounds on encoded rows, as `step` and ``accous adapt`` do.
 
-        Of several, it runs the first and those after it until the predictor changes or something is to be read: as many
-        as the result has ends. What only the last of them shows is done once for all.
+        What only later looks show is done once for several rounds.
 
         Parameters
         ----------
@@ -409,51 +408,49 @@ class TableModel(SnapshotReader, Lockable):
         ends : sequence of int, optional
             Where the rows of each round end; None is one round.
         learns_first : bool, default=False
-        scores : array of shape (n_rows,) or (n_rows, n_scores), optional
-            Of the rows, by the predictor before the rounds, if they are known.
+        known_scores : callable, optional
+            Takes the first and the last place of a round's rows; returns their scores by the predictor in use, or None
+            if they are to be computed.
         count_errors : callable, optional
-            Takes the answers of the rows of one round; returns the counts of `RoundResult` for the history.
+            Takes the answers of the rows, which are of one round; returns the counts of `RoundResult` for the history.
         times : array of shape (n_rows,), optional
             When each row happened, in seconds since 1970; NaN where that is not known.
         needs_ratio : bool, default=True
             Whether the ratios of the rows are computed, which nothing is learned from; NaN if not.
         """
         with self.lock():
-            model, predictor, start = self.model, self.model.estimator_, 0
-            before = model.state_
-            if ends is None:
-                ends = (len(X),)
-            elif len(ends) > 1:
-                has_listeners = count_errors is not None or CALLBACKS_NAME in vars(self)
-                ends = ends[: 1 if has_listeners else self._n_unread()]
-            found = []
-            for end in ends:
-                part, start = slice(start, end), end
-                known = None if scores is None else scores[part]
-                found.append(
-                    self._predict_and_learn(X[part], known, learns_first=learns_first, needs_ratio=needs_ratio)
-                )
-                if times is not None:
-                    self._watch_season(X[part], times[part], found[-1][-1])
-                if model.estimator_ is not predictor:
-                    break
-            ends = tuple(ends[: len(found)])
-            if marks is not None:
-                self._watch_columns(marks if start == len(X) else marks[:start])
-            scores, ratios = (np.concatenate([each[place] for each in found]) for place in (0, 1))
-            counts = NO_COUNTS if count_errors is None else count_errors(self.form.answers(scores))
-            result = RoundResult(model.state_.n_rounds, ends, scores, ratios, counts)
-            for first, end in pairwise((0, *ends)):
-                time = None if times is None else float(times[end - 1])
-                self.history.add(model, end - first, *counts, time=time, read=self.current)
-            if CALLBACKS_NAME in vars(self) and model.state_.recent.n_closed != before.recent.n_closed:
-                self._tell()
-            return result
+            ends, found = (len(X),) if ends is None else tuple(ends), []
+            model, counts, n_watched, start = self.model, NO_COUNTS, 0, 0
 
-    def _n_unread(self) -> int:
-        """Return after how many rounds at most the history or the columns are looked at."""
-        until_look = ROUNDS_BETWEEN_COLUMN_LOOKS - self.model.state_.n_rounds % ROUNDS_BETWEEN_COLUMN_LOOKS
-        return self.history.rounds_to_reading(until_look)
+            def watch_columns(stop: int) -> None:
+                nonlocal n_watched
+                if marks is not None and stop > n_watched:
+                    self._watch_columns(marks[n_watched:stop])
+                n_watched = stop
+
+            def read() -> TableSnapshot:
+                watch_columns(end)
+                return self.current()
+
+            for end in ends:
+                rows, n_closed = X[start:end], model.state_.recent.n_closed
+                scores = known_scores(start, end) if known_scores is not None and not learns_first else None
+                found.append(self._predict_and_learn(rows, scores, learns_first=learns_first, needs_ratio=needs_ratio))
+                if times is not None:
+                    self._watch_season(rows, times[start:end], found[-1][-1])
+                if model.state_.n_rounds % ROUNDS_BETWEEN_COLUMN_LOOKS == 0:
+                    watch_columns(end)
+                if count_errors is not None:
+                    counts = count_errors(self.form.answers(found[-1][0]))
+                time = None if times is None else float(times[end - 1])
+                self.history.add(model, end - start, *counts, time=time, read=read)
+                if CALLBACKS_NAME in vars(self) and model.state_.recent.n_closed != n_closed:
+                    watch_columns(end)
+                    self._tell()
+                start = end
+            watch_columns(end)
+            scores, ratios = (np.concatenate([each[place] for each in found]) for place in (0, 1))
+            return RoundResult(model.state_.n_rounds, ends, scores, ratios, counts)
 
     def _predict_and_learn(
         self, X: NDArray[np.float64], scores: NDArray[np.float64] | None, *, learns_first: bool, needs_ratio: bool

@@ -27,7 +27,6 @@ from accous.table.readers import (
     to_numbers,
     to_texts,
 )
-from accous.table.store import pack_scores
 
 # --- Rows on their way from a table to a round: features, copied columns, and the position of each row
 
@@ -432,12 +431,8 @@ class NamedRows:
 
 
 def stored_scores(scores: NDArray[np.float64], form: LabelForm) -> dict[str, pl.Series]:
-    """Return what was predicted as text, and the probabilities of classes or the ends of an interval as bytes."""
-    predicted = form.predictions(form.answers(scores)).tolist()
-    return {
-        "predicted": pl.Series([str(each) for each in predicted], dtype=pl.String),
-        "scores": pl.Series(pack_scores(form.stored(scores)), dtype=pl.Binary),
-    }
+    """Return what was predicted as text, and the probabilities of classes or the ends of an interval."""
+    return {"predicted": form.predicted_texts(form.answers(scores)), "scores": pl.Series(form.stored(scores))}
 
 
 def predictions_frame(

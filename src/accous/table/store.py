@@ -259,9 +259,9 @@ def unpack_scores(packed: Sequence[bytes | None], width: int) -> FloatArray:
 def _can_be_block(rows: pl.DataFrame) -> bool:
     if rows.height < _FEWEST_OF_BLOCK or "label" in rows.columns:
         return False
-    is_whole = rows.select("scores", "features").null_count().row(0) == (0, 0)
+    is_whole = isinstance(rows.schema["scores"], pl.Array) and not rows["features"].null_count()
     n_ids = (rows["id"][-1] - rows["id"][0]) // ID_STEP + 1
-    return is_whole and n_ids == rows.height and rows["source"].n_unique() == rows["scores"].bin.size().n_unique() == 1
+    return is_whole and n_ids == rows.height and rows["source"].n_unique() == 1
 
 
 def _longest(rows: pl.DataFrame) -> int:
@@ -273,15 +273,16 @@ def _longest(rows: pl.DataFrame) -> int:
         for each in (rows["key"], rows["predicted"], *parts)
         if each.dtype == pl.String
     ]
-    return 8 * len(parts) + sum(int(each.to_numpy().max()) for each in (rows["scores"].bin.size(), *texts))
+    n_numbers = len(parts) + rows["scores"].to_numpy().shape[1]
+    return 8 * n_numbers + sum(int(each.to_numpy().max()) for each in texts)
 
 
 def _pack_block(rows: pl.DataFrame) -> tuple[Any, ...]:
     first = rows.row(0, named=True)
     packed = (rows[name].to_numpy().astype("<i8").tobytes() for name in ("line", "round"))
     texts = (json.dumps(rows[name].to_list(), ensure_ascii=False) for name in ("key", "predicted"))
-    lists = b"".join(rows["scores"].to_list()), _pack_features(rows["features"])
-    return (first["id"], rows["id"][-1], first["source"], first["learned"], first["day"], *packed, *texts, *lists)
+    others = rows["scores"].to_numpy().astype("<f8", copy=False).tobytes(), _pack_features(rows["features"])
+    return (first["id"], rows["id"][-1], first["source"], first["learned"], first["day"], *packed, *texts, *others)
 
 
 def _pack_features(features: pl.Series) -> str | bytes:
@@ -290,7 +291,8 @@ def _pack_features(features: pl.Series) -> str | bytes:
         return str(features.str.join("\n").item())
     frame = features.struct.unnest()
     texts = {each.name: None if each.dtype == pl.Float64 else each.to_list() for each in frame}
-    numbers = [each.fill_null(np.nan).to_numpy().astype("<f8").tobytes() for each in frame if texts[each.name] is None]
+    # In numpy, null is NaN.
+    numbers = [each.to_numpy().astype("<f8", copy=False).tobytes() for each in frame if texts[each.name] is None]
     return b"".join((json.dumps(texts, ensure_ascii=False).encode(), b"\n", *numbers))
 
 
@@ -536,8 +538,9 @@ class Store:
         ----------
         rows : polars.DataFrame
             The columns ``id``, ``key`` (text or null), ``source``, ``line``, ``round``, ``predicted`` (text),
-            ``scores`` (see `pack_scores`), ``features`` (the row as JSON, null, or a struct of numbers and texts), and
-            ``label`` if labels came with the rows: they are batch 0, which cannot be taken back.
+            ``scores`` (an array of numbers for each row, or null), ``features`` (the row as JSON, null, or a struct of
+            numbers and texts), and ``label`` if labels came with the rows: they are batch 0, which cannot be taken
+            back.
         learned : bool
             Whether the model learns from these rows in their round, after it has predicted them.
         """
@@ -553,6 +556,9 @@ class Store:
                 if "label" in rows.columns:
                     names = (*_ADDED, "label", "label_batch")
                     rows = rows.with_columns(label_batch=pl.when(pl.col("label").is_not_null()).then(0))
+                if isinstance(rows.schema["scores"], pl.Array):
+                    packed = pl.Series("scores", pack_scores(rows["scores"].to_numpy()), pl.Binary)
+                    rows = rows.with_columns(packed)
                 if rows.schema["features"] == pl.Struct:
                     rows = rows.with_columns(pl.col("features").struct.json_encode())
                 self._insert("predictions", names, rows.select(names).iter_rows())
