@@ -103,7 +103,7 @@ def test_rounds_that_are_run_together_leave_what_they_leave_one_by_one(monkeypat
         return result
 
     monkeypatch.setattr(TableModel, "run_rounds", counting)
-    for most in (32, 1):
+    for most in (16, 1):
         together.clear()
         monkeypatch.setattr("accous.table.adapt._MOST_ROUNDS_TOGETHER", most)
         shutil.copytree("model", f"model{most}")
@@ -126,6 +126,7 @@ def test_a_long_stream_is_held_in_pieces_and_its_predictions_do_not_wait_for_the
     pl.read_csv("stream.csv").write_parquet("stream.parquet")
     monkeypatch.setattr("accous.table.readers._MOST_ROWS", 20)
     monkeypatch.setattr("accous.table.adapt._MOST_WAITING", 50)
+    monkeypatch.setattr("accous.table.adapt._MOST_ROUNDS_TOGETHER", 1)
     job = AdaptJob(AdaptOptions(model=Path("model"), stream="stream.parquet", output="out.csv", batch_size=7))
     assert job.begin()
     n_pieces, n_stored = [], []

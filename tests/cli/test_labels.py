@@ -264,3 +264,17 @@ def test_a_store_that_is_damaged_is_said_in_one_sentence_and_can_be_removed(caps
     assert "earlier" in capsys.readouterr().err
     fit_model(Path(), pl.read_csv("reference.csv"), "--drop", "id", "--estimator", "linear")
     assert main([*again, "--force"]) == 0
+
+
+def test_a_stream_is_scored_once_labels_have_taught_a_category(capsys):
+    some = pl.int_range(pl.len()) % 3 == 0
+    stream = pl.read_csv("stream.csv").with_columns(colour=pl.when(some).then(pl.lit("new")).otherwise("colour"))
+    adapt(write(stream, "new.csv"), "new-predictions.csv", "--key", "id")
+    run_remarks(capsys, "new.csv", "--key", "id", "--quiet")
+    width = model().model.n_features_in_
+    assert model().encoder.encode(stream).X.shape[1] > width
+    assert main(["adapt", "model", "new.csv", "-o", "scored.csv", "--label", "label", "--json", "--quiet"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    fixed = model().model.predict_fixed(model().encoder.encode(stream).X)
+    assert found["error"] == pytest.approx(share_wrong("scored.csv", stream))
+    assert found["error_fixed"] == pytest.approx((fixed != stream["label"].to_numpy()).mean())

@@ -126,7 +126,7 @@ class Scoring:
 _END = object()
 _MOST_WAITING, _ROWS_BETWEEN_PRUNES = 20_000, 100_000  # predictions in memory, and on the disk
 _MOST_AHEAD = 2048
-_MOST_ROUNDS_TOGETHER = 32  # between two looks whether to stop or to save
+_MOST_ROUNDS_TOGETHER = 16  # between two looks whether to stop or to save
 
 
 class _Following:
@@ -139,9 +139,9 @@ class _Following:
     output, rejects : RowsOutput
         The second is for bad rows; None if they are not kept.
     should_stop : callable
-        Called after every round; if it returns True, the run is saved and ends early.
+        Called after every few rounds; if it returns True, the run is saved and ends early.
     on_round : callable
-        Called after every round with the record so far.
+        Called after every few rounds with the record so far.
     """
 
     def __init__(
@@ -595,9 +595,9 @@ class AdaptJob(_PredictingJob):
         Parameters
         ----------
         should_stop : callable
-            Called after every round; if it returns True, the run is saved and ends early.
+            Called after every few rounds; if it returns True, the run is saved and ends early.
         on_round : callable
-            Called after every round with the record so far.
+            Called after every few rounds with the record so far.
         """
         record = self.record
         outputs = self._outputs(self._text_path, record.n_output_bytes, record.n_reject_bytes)

@@ -259,9 +259,7 @@ class History:
         """Undo ``to_plain``."""
         history = cls()
         history.stride, history.n_rounds = plain["stride"], plain["n_rounds"]
-        closed, now = (
-            Points(*(plain[f"{prefix}{each.name}"] for each in fields(Points))) for prefix in ("", "open_")
-        )
+        closed, now = (Points(*(plain[f"{prefix}{each.name}"] for each in fields(Points))) for prefix in ("", "open_"))
         history._fill(closed)
         for each in fields(Points):
             getattr(history._open, each.name)[:] = getattr(now, each.name)

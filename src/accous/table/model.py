@@ -420,7 +420,8 @@ class TableModel(SnapshotReader, Lockable):
         """
         with self.lock():
             ends, found = (len(X),) if ends is None else tuple(ends), []
-            model, counts, n_watched, start = self.model, NO_COUNTS, 0, 0
+            counts: tuple[int, float, float] = NO_COUNTS
+            model, n_watched, start = self.model, 0, 0
 
             def watch_columns(stop: int) -> None:
                 nonlocal n_watched
