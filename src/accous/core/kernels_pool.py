@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from numba import float64, int64, types
+from numba import boolean, float64, int64, types
 
 from accous.arrays import FloatArray, IntArray
 from accous.core.compiled import (
@@ -21,6 +21,7 @@ from accous.core.compiled import (
     kernel,
     merged,
 )
+from accous.core.kernels_rows import evaluate_at
 
 # --- Compiled steps of the pool: Bayes' rule over the candidates for a batch, and the pooled ratio of rows
 
@@ -253,8 +254,10 @@ def pool_rows(
         pooled[i] = min(max(1.0 + total, 0.0), max_ratio)
 
 
-@kernel(types.void, IN1, IN1, OUT1, _PLACES, int64, float64, IN2, OUT1, OUT1, OUT1, OUT1)
-def pool_in_use(
+_OF_MODEL = (IN1, OUT1, _PLACES, int64, float64, IN2, OUT1, OUT1, OUT1, OUT1)
+
+
+def _pool_in_use(
     ratios: FloatArray,
     cuts: FloatArray,
     parts: FloatArray,
@@ -303,50 +306,77 @@ def pool_in_use(
             pooled[i] = (1.0 - hold) * pooled[i] + hold * held[i]
 
 
-@kernel(types.boolean, IN1, IN1, OUT1, int64, float64, int64, int64, int64, int64, OUT1)
-def add_to_look(
-    pooled: FloatArray,
+pool_in_use = kernel(types.void, IN1, *_OF_MODEL)(_pool_in_use)
+_pool_here = merged(_pool_in_use)
+
+
+@kernel(types.boolean, IN3, IN1, float64, OUT2, *_OF_MODEL, KEYS, int64, float64, boolean, OUT1)
+def pool_round(
+    blocks: FloatArray,
     coef: FloatArray,
+    max_ratio: float,
+    ratios: FloatArray,
+    cuts: FloatArray,
     parts: FloatArray,
+    places: IntArray,
+    n_cautious: int,
+    hold: float,
+    slots: FloatArray,
+    means: FloatArray,
+    shares: FloatArray,
+    held: FloatArray,
+    pooled: FloatArray,
+    of_look: IntArray,
     n_rounds: int,
     largest_move: float,
-    shares: int,
-    end_of_shares: int,
-    look_coef: int,
-    look_shares: int,
+    is_last: bool,
     sums: FloatArray,
 ) -> bool:
-    """Add a round to the sums of the look, unless its pooled ratio has left the mean over the look so far.
+    """Write the pooled ratio in use after a round of a model, and add the round to the sums of the look.
 
     Parameters
     ----------
-    pooled : array of shape (n_reference,)
+    blocks : array of shape (n_blocks, d, BLOCK)
+        Reference rows.
     coef : array of shape (d,)
         The ensemble's theta.
-    parts : array of shape (n_parts,)
-        The proportions of the candidates, and the sums of thetas and proportions.
+    max_ratio : float
+    ratios : array of shape (n_blocks, BLOCK)
+        Receives the ratios at that theta.
+    cuts, parts, places, n_cautious, hold, slots, means, shares, held, pooled
+        As in ``pool_in_use``.
+    of_look : array of shape (4,)
+        Where the proportions of the candidates begin and end in ``parts``, and where the sums of thetas and proportions
+        begin.
     n_rounds : int
         Rounds of the look so far.
     largest_move : float
-        From which total variation on the ratio has left.
-    shares, end_of_shares, look_coef, look_shares : int
-        Where these are in ``parts``.
+        From which total variation on the pooled ratio has left the mean over the look so far.
+    is_last : bool
+        Whether the look ends with this round; the ratio is then held back after that.
     sums : array of shape (n_reference,)
         Of the pooled ratio.
 
     Returns
     -------
     bool
-        Whether the round was added.
+        False, and nothing was added, if the pooled ratio, not held back, has left that mean.
     """
-    if n_rounds > 0 and 0.5 * _mean_distance(pooled, sums, n_rounds) > largest_move:
-        return False
-    for i in range(pooled.shape[0]):
-        sums[i] += pooled[i]
-    for j in range(coef.shape[0]):
-        parts[look_coef + j] += coef[j]
-    for j in range(end_of_shares - shares):
-        parts[look_shares + j] += parts[shares + j]
+    evaluate_at(blocks, coef, max_ratio, ratios)
+    row, is_added = ratios.reshape(ratios.size), False
+    for held_back in (0.0, hold):
+        if not is_added or (held_back > 0.0 and not is_last):
+            _pool_here(row, cuts, parts, places, n_cautious, held_back, slots, means, shares, held, pooled)
+        if not is_added:
+            if n_rounds > 0 and 0.5 * _mean_distance(pooled, sums, n_rounds) > largest_move:
+                return False
+            for i in range(pooled.shape[0]):
+                sums[i] += pooled[i]
+            for j in range(coef.shape[0]):
+                parts[of_look[2] + j] += coef[j]
+            for j in range(of_look[1] - of_look[0]):
+                parts[of_look[3] + j] += parts[of_look[0] + j]
+            is_added = True
     return True
 
 

@@ -28,13 +28,8 @@ from accous.core.ensemble import (
     state_of_arrays,
 )
 from accous.core.kernels_learners import run_learners, run_learners_of_keys
-from accous.core.kernels_pool import (
-    add_to_look,
-    filter_batches,
-    filter_batches_of_keys,
-    pool_in_use,
-)
-from accous.core.kernels_rows import BLOCK, evaluate_ratios, read_batches, read_batches_of_keys, to_blocks
+from accous.core.kernels_pool import filter_batches, filter_batches_of_keys, pool_in_use, pool_round
+from accous.core.kernels_rows import BLOCK, read_batches, read_batches_of_keys, to_blocks
 from accous.core.pool import (
     DECAYS,
     FILTER_SHARE,
@@ -421,7 +416,8 @@ class OneModelRounds(CompiledRound):
         self._look_coef, self._look_shares, self._shares, self._cautious, self._means = (
             slice(layout.parts[name][0], layout.parts[name][0] + layout.parts[name][1][0]) for name in names
         )
-        self._look_places = self._shares.start, self._shares.stop, self._look_coef.start, self._look_shares.start
+        of_shares = self._shares.start, self._shares.stop
+        self._look_places = np.array((*of_shares, self._look_coef.start, self._look_shares.start))
         self._pool_room = np.empty(N_SHAPES), np.empty(N_SHAPES), np.empty(self._n_reference)
         self._rooms: list[_Room] = []  # each round takes one, so that threads may share this object
 
@@ -443,20 +439,24 @@ class OneModelRounds(CompiledRound):
         n_rows, room, memory = len(batch), self._room_of(model), model.memory
         before = room.log_likelihoods[0]
         of_batch = self.run(room, _FIRST, batch, *_starts_and_steps(n_rows, step_size), memory, room.workspace)
-        evaluate_ratios(self._reference.blocks, room.coef[0], UNCUT, room.ratios)
-        self._mix(room, memory, room.ratios, 0.0)
         n_rounds, look_rounds, look_rows = model.n_rounds + 1, model.look_rounds + 1, model.look_rows + n_rows
-        may_end = model.look_rows >= LEAST_ROWS
-        if not add_to_look(
-            *(room.pooled[0], room.coef[0], room.parts[0], model.look_rounds, LARGEST_MOVE if may_end else math.inf),
-            *(*self._look_places, room.look_ratios),
+        is_last, may_end = look_rounds == LONGEST_LOOK, model.look_rows >= LEAST_ROWS
+        coef, largest_move = room.coef[0], LARGEST_MOVE if may_end else math.inf
+        of_model, of_look = self._of_model(room, memory, memory.hold), (self._look_places, model.look_rounds)
+        if not pool_round(
+            self._reference.blocks,
+            coef,
+            UNCUT,
+            room.ratios,
+            *of_model,
+            *of_look,
+            largest_move,
+            is_last,
+            room.look_ratios,
         ):
             return self._left(room, model, n_rows, float(before)), of_batch
-        is_over = look_rounds == LONGEST_LOOK
-        if memory.hold and not is_over:
-            self._mix(room, memory, room.ratios, memory.hold)
         after = OneModel(n_rounds, room.sizes[0], room.numbers.copy(), memory, look_rounds, look_rows)
-        if is_over:
+        if is_last:
             after = self._look_back(after, room, n_rounds, None)
         else:
             room.model = after
@@ -507,8 +507,12 @@ class OneModelRounds(CompiledRound):
 
     def _mix(self, arrays: OneModelArrays, memory: PoolMemory, ratios: FloatArray, hold: float) -> None:
         """Write the pooled ratio of the reference, held back so far."""
-        of_model = arrays.parts[0], self._places, N_CAUTIOUS, hold, memory.slot_ratios
-        pool_in_use(ratios.reshape(-1), self.cuts, *of_model, *self._pool_room, arrays.pooled[0])
+        pool_in_use(ratios.reshape(-1), *self._of_model(arrays, memory, hold))
+
+    def _of_model(self, arrays: OneModelArrays, memory: PoolMemory, hold: float) -> tuple[Any, ...]:
+        """Return what the loops need to mix the candidates of a model."""
+        of_pool = arrays.parts[0], self._places, N_CAUTIOUS, hold, memory.slot_ratios
+        return self.cuts, *of_pool, *self._pool_room, arrays.pooled[0]
 
     def _sizes(self, most: int) -> tuple[int, int, int, int]:
         return most, self._n_coefs, self._layout.length, self._n_reference
