@@ -254,7 +254,7 @@ _USE_DECAY = 0.999
 _IN_FORCE = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Slots:
     """Remembered ratios: mixtures of the shapes of a log-linear ratio.
 
@@ -384,7 +384,7 @@ class Slots:
         slot = slot if look.is_long_enough else None
         visits = self.visits if slot is None else _visited(self.visits, slot, this_round, look.n_rounds)
         use = _USE_DECAY**look.n_rounds * self.use + look.n_rounds / LONGEST_LOOK * of_slots
-        return replace(self, use=use, visits=visits)
+        return Slots(self.coefs, self.shares, self.factors, self.n_merged, use, visits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -595,6 +595,28 @@ def hold_for(excess: float) -> float:
     return min(max((excess - _NO_HOLD) / (_FULL_HOLD - _NO_HOLD), 0.0), 1.0)
 
 
+class Remembered(NamedTuple):
+    """What is remembered after a look.
+
+    Attributes
+    ----------
+    slots : Slots
+    slot_ratios : array of shape (n_slots, n_reference)
+    excess : float
+        How much better the pool explains the stream than the reference's rows can.
+    put : int or None
+        The slot that the ratio of the look went to, if it was worth keeping.
+    is_same : bool
+        Whether that slot held the same regime before.
+    """
+
+    slots: Slots
+    slot_ratios: FloatArray
+    excess: float
+    put: int | None
+    is_same: bool
+
+
 # --- The pool: the ratio in use is a mixture of candidates, weighted by how well they explained past batches
 
 
@@ -760,9 +782,38 @@ class RatioPool:
         last_round : int
             The last round of the look.
         """
-        look, slots, slot_ratios = state.look.mean(), state.slots, state.slot_ratios
-        filters, prior, put = state.filters, state.prior, None
-        excess, shares = excess_after(state.excess, look), look.shape_shares()
+        look, filters, prior = state.look.mean(), state.filters, state.prior
+        found = self.remember(look, state.slots, state.slot_ratios, state.excess, last_round)
+        if found.put is not None:
+            prior = prior_of(found.slots.is_used, self._n_given)
+            filters = filters if found.is_same else filters.without(N_SHAPES + found.put, prior)
+        return replace(
+            state,
+            prior=prior,
+            filters=filters,
+            excess=found.excess,
+            hold=hold_for(found.excess),
+            slots=found.slots,
+            look=start_look(len(look.coef), len(prior), look.ratios),
+            slot_ratios=found.slot_ratios,
+        )
+
+    def remember(
+        self, look: LookSums, slots: Slots, slot_ratios: FloatArray, excess: float, last_round: int
+    ) -> Remembered:
+        """Return what is remembered after a look.
+
+        Parameters
+        ----------
+        look : LookSums
+            Means over the look.
+        slots : Slots
+        slot_ratios : array of shape (n_slots, n_reference)
+        excess : float
+            Before the look.
+        last_round : int
+        """
+        put, is_same, shares = None, False, look.shape_shares()
         distances = look.distances(self._mixed(look.coef, shares)[0], slot_ratios)
         if self.n_slots and look.is_worth_keeping(distances):
             put, is_same = slots.find(distances[3:])
@@ -770,18 +821,8 @@ class RatioPool:
             slot_ratios = slot_ratios.copy()
             slot_ratios[put], means = self._mixed(slots.coefs[put], slots.shares[put])
             slots = slots.with_factors(put, means)
-            prior = prior_of(slots.is_used, self._n_given)
-            filters = filters if is_same else filters.without(N_SHAPES + put, prior)
-        return replace(
-            state,
-            prior=prior,
-            filters=filters,
-            excess=excess,
-            hold=hold_for(excess),
-            slots=slots.after_look(look, put, last_round),
-            look=start_look(len(look.coef), len(prior), look.ratios),
-            slot_ratios=slot_ratios,
-        )
+        slots = slots.after_look(look, put, last_round)
+        return Remembered(slots, slot_ratios, excess_after(excess, look), put, is_same)
 
     def _hold_back(self, state: PoolState, ratios: FloatArray) -> PoolState:
         """Replace the ratio in use by that of the cautious filters, as far as the hold goes."""

@@ -49,6 +49,8 @@ from accous.core.pool import (
     SeenRows,
     Slots,
     cautious_prior,
+    hold_for,
+    prior_of,
     shape_cuts,
 )
 
@@ -455,38 +457,51 @@ class OneModelRounds(CompiledRound):
             room.look_ratios,
         ):
             return self._left(room, model, n_rows, float(before)), of_batch
-        after = OneModel(n_rounds, room.sizes[0], room.numbers.copy(), memory, look_rounds, look_rows)
         if is_last:
-            after = self._look_back(after, room, n_rounds, None)
-        else:
-            room.model = after
+            memory, look_rounds, look_rows = self._look_back(room, memory, n_rounds, look_rounds, look_rows), 0, 0
+            self._mix(room, memory, memory.hold)
+        return self._close(
+            room, OneModel(n_rounds, room.sizes[0], room.numbers.copy(), memory, look_rounds, look_rows)
+        ), of_batch
+
+    def _close(self, room: _Room, model: OneModel) -> OneModel:
+        """Return the model that a room holds, once others may use the room."""
+        room.model = model
         self._rooms.append(room)
-        return after, of_batch
+        return model
 
     def _left(self, room: _Room, model: OneModel, n_rows: int, before: float) -> OneModel:
         """Return the model after a round whose ratio has moved: the look ends before it, and it begins the next one."""
-        begun = _Begun(room.parts[0, self._shares].copy(), float(room.log_likelihoods[0]) - before, n_rows)
+        row, n_rounds = room.parts[0], model.n_rounds + 1
+        shares, surprise = row[self._shares].copy(), float(room.log_likelihoods[0]) - before
         room.log_likelihoods[0] = before
-        n_rounds, most = model.n_rounds + 1, room.sizes[0]
-        after = OneModel(n_rounds, most, room.numbers.copy(), model.memory, model.look_rounds, model.look_rows)
-        after = self._look_back(after, room, n_rounds - 1, begun)
-        self._rooms.append(room)
-        return after
+        memory = self._look_back(room, model.memory, model.n_rounds, model.look_rounds, model.look_rows)
+        row[self._look_coef], row[self._look_shares] = room.coef[0], shares
+        room.log_likelihoods[0], room.look_ratios[:] = surprise, room.pooled[0]
+        self._mix(room, memory, memory.hold)
+        return self._close(room, OneModel(n_rounds, room.sizes[0], room.numbers.copy(), memory, 1, n_rows))
 
-    def _look_back(self, model: OneModel, room: _Room, last_round: int, begun: _Begun | None) -> OneModel:
-        """Return a model that nobody has seen yet with its look ended and the next one begun, given its last room."""
-        arrays, look_rounds, look_rows = self.arrays_of(model), 0, 0
-        pool, row = self._ratio_pool.look_back(self.pool_of(model), last_round), arrays.parts[0]
-        self._write_filters(arrays.parts, pool.filters)
-        row[self._look_coef] = row[self._look_shares] = arrays.log_likelihoods[0] = arrays.look_ratios[:] = 0.0
-        if begun is not None:
-            row[self._look_coef], row[self._look_shares] = arrays.coef[0], begun.shares
-            arrays.log_likelihoods[0], arrays.look_ratios[:] = begun.surprise, arrays.pooled[0]
-            look_rounds, look_rows = 1, begun.n_rows
-        memory = _memory(pool)
-        # The ratio in use is a function of the state, so that a model that was saved goes on with the same bits.
-        self._mix(arrays, memory, room.ratios, memory.hold)
-        return model._replace(memory=memory, look_rounds=look_rounds, look_rows=look_rows)
+    def _look_back(self, room: _Room, memory: PoolMemory, last_round: int, n_rounds: int, n_rows: int) -> PoolMemory:
+        """End a look of so many rounds and rows, in place; return the memory after it."""
+        row = room.parts[0]
+        look = LookSums(
+            n_rounds=n_rounds,
+            n_rows=n_rows,
+            coef=row[self._look_coef] / n_rounds,
+            ratios=room.look_ratios / n_rounds,
+            proportions=row[self._look_shares] / n_rounds,
+            log_likelihood=float(room.log_likelihoods[0]) / n_rounds,
+            before=memory.before,
+        )
+        row[self._look_coef] = row[self._look_shares] = room.log_likelihoods[0] = room.look_ratios[:] = 0.0
+        found = self._ratio_pool.remember(look, memory.regimes, memory.slot_ratios, memory.excess, last_round)
+        prior, hold = memory.priors[0], hold_for(found.excess)
+        if found.put is not None:
+            prior = prior_of(found.slots.is_used)
+            if not found.is_same:
+                filters = self._filters_of(room.parts).without(N_SHAPES + found.put, prior)
+                self._write_filters(room.parts, filters)
+        return _memory(found.slots, found.excess, hold, look.ratios, prior, found.slot_ratios)
 
     def _room_of(self, model: OneModel) -> _Room:
         """Return arrays that hold the model, with room for the learners of the next round."""
@@ -505,9 +520,9 @@ class OneModelRounds(CompiledRound):
         room.model = None
         return room
 
-    def _mix(self, arrays: OneModelArrays, memory: PoolMemory, ratios: FloatArray, hold: float) -> None:
-        """Write the pooled ratio of the reference, held back so far."""
-        pool_in_use(ratios.reshape(-1), *self._of_model(arrays, memory, hold))
+    def _mix(self, room: _Room, memory: PoolMemory, hold: float) -> None:
+        """Write the pooled ratio of the reference, which is a function of the state, held back so far."""
+        pool_in_use(room.ratios.reshape(-1), *self._of_model(room, memory, hold))
 
     def _of_model(self, arrays: OneModelArrays, memory: PoolMemory, hold: float) -> tuple[Any, ...]:
         """Return what the loops need to mix the candidates of a model."""
@@ -611,23 +626,16 @@ class OneModelRounds(CompiledRound):
         row[self._means], arrays.pooled[0] = pool.means, pool.reference_ratios
         row[self._look_coef], row[self._look_shares] = look.coef, look.proportions
         arrays.log_likelihoods[0], arrays.look_ratios[:] = look.log_likelihood, look.ratios
-        return OneModel(ensemble.n_rounds, sizes[0], arrays.numbers, _memory(pool), look.n_rounds, look.n_rows)
+        memory = _memory(pool.slots, pool.excess, pool.hold, look.before, pool.prior, pool.slot_ratios)
+        return OneModel(ensemble.n_rounds, sizes[0], arrays.numbers, memory, look.n_rounds, look.n_rows)
 
 
-class _Begun(NamedTuple):
-    """What the round that begins a look adds to its sums."""
-
-    shares: FloatArray
-    surprise: float
-    n_rows: int
-
-
-def _memory(pool: PoolState) -> PoolMemory:
-    regimes = pool.slots
-    columns = regimes.coefs, regimes.shares, regimes.n_merged[:, None].astype(np.float64), regimes.use[:, None]
-    slots: FloatArray = np.concatenate(columns, axis=1)[None]
-    of_loops = slots, pool.prior[None], regimes.factors[None]
-    return PoolMemory(regimes, pool.excess, pool.hold, pool.look.before, *of_loops, pool.slot_ratios)
+def _memory(
+    regimes: Slots, excess: float, hold: float, before: FloatArray, prior: FloatArray, slot_ratios: FloatArray
+) -> PoolMemory:
+    columns = regimes.coefs, regimes.shares, regimes.n_merged[:, None], regimes.use[:, None]
+    slots = np.concatenate(columns, axis=1, dtype=np.float64)[None]
+    return PoolMemory(regimes, excess, hold, before, slots, prior[None], regimes.factors[None], slot_ratios)
 
 
 @lru_cache(maxsize=64)
