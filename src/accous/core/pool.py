@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
@@ -298,11 +299,11 @@ class Slots:
         distances : array of shape (n_slots,)
             From the settled ratio to that of each slot.
         """
-        is_used = self.is_used
-        nearest = int(np.argmin(np.where(is_used, distances, np.inf)))
-        if is_used[nearest] and distances[nearest] <= _SAME_REGIME:
+        n_merged, known = self.n_merged.tolist(), distances.tolist()
+        nearest = min(range(len(known)), key=lambda slot: known[slot] if n_merged[slot] else math.inf)
+        if n_merged[nearest] and distances[nearest] <= _SAME_REGIME:
             return nearest, True
-        return int(np.argmin(self.use if is_used.all() else is_used)), False
+        return n_merged.index(0) if 0 in n_merged else int(self.use.argmin()), False
 
     def put(self, slot: int, coef: FloatArray, shares: FloatArray, *, is_same: bool) -> Slots:
         """Return the slots with a settled ratio: averaged with what the slot holds, or in its place."""
@@ -319,13 +320,13 @@ class Slots:
             visits = visits[visits[:, 0] != slot]
         if not is_same:
             use[slot] = 1.0
-        return replace(self, coefs=coefs, shares=all_shares, n_merged=n_merged, use=use, visits=visits)
+        return Slots(coefs, all_shares, self.factors, n_merged, use, visits)
 
     def with_factors(self, slot: int, means: FloatArray) -> Slots:
         """Return the slots after the means of one slot's shapes over the reference were computed."""
         factors = self.factors.copy()
         factors[slot] = self.shares[slot] / means
-        return replace(self, factors=factors)
+        return Slots(self.coefs, self.shares, factors, self.n_merged, self.use, self.visits)
 
     def in_force(
         self, proportions: FloatArray, last_look: int, ratios: FloatArray, slot_ratios: FloatArray
@@ -578,7 +579,8 @@ _SMALLEST_RATIO = 1e-12
 
 def excess_after(excess: float, look: LookSums) -> float:
     """Return the smoothed excess after a look, given its means."""
-    divergence = float((look.ratios * np.log(np.maximum(look.ratios, _SMALLEST_RATIO))).mean())
+    terms = look.ratios * np.log(np.maximum(look.ratios, _SMALLEST_RATIO))
+    divergence = float(np.add.reduce(terms)) / len(terms)
     smoothing = 1.0 - 0.5 ** (look.n_rounds / LONGEST_LOOK)
     return excess + smoothing * (look.log_likelihood - divergence - excess)
 

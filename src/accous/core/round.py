@@ -542,18 +542,28 @@ class OneModelRounds(CompiledRound):
 
     def seen(self, model: OneModel, ratios: FloatArray, slot_ratios: FloatArray) -> SeenRows:
         """Return a batch as its candidates saw it, given the model before the round and what ``after`` returned."""
+        means, shares = self._parts_of(model)[self._means], self.shares_in_use(model)
+        return SeenRows(ratios, slot_ratios, slot_ratios[:0], means, model.memory.factors[0], shares)
+
+    def shares_in_use(self, model: OneModel) -> FloatArray:
+        """Return the shares of the pool that the candidates have."""
         row, hold = self._parts_of(model), model.memory.hold
         shares = row[self._shares]
         if hold:
             shares = (1.0 - hold) * shares
             shares[:N_CAUTIOUS] += hold * row[self._cautious]
-        return SeenRows(ratios, slot_ratios, slot_ratios[:0], row[self._means], model.memory.factors[0], shares)
+        return shares
 
     def share_in_use(self, model: OneModel) -> float:
         """Return the share of the pool on other candidates than the ratio 1."""
         row, hold = self._parts_of(model), model.memory.hold
         share = row.item(self._shares.start)
         return 1.0 - ((1.0 - hold) * share + hold * row.item(self._cautious.start) if hold else share)
+
+    def coef_of(self, model: OneModel) -> FloatArray:
+        """Return the ensemble's theta."""
+        end = len(model.numbers) - 2 * self._n_reference - self._layout.length
+        return model.numbers[end - self._n_coefs : end]
 
     def _parts_of(self, model: OneModel) -> FloatArray:
         """Return the row of a `Layout`, without the views of all other arrays."""

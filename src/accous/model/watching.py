@@ -400,7 +400,7 @@ def _look_at_scores(
         name=lambda change: main_columns(shares(parts_of_coef(ratio, change, columns)), names),
         recall=ratio.earlier_visit,
     )
-    return replace(watch, column_parts=parts, log=log)
+    return Watch(watch.n_recent, watch.n_recent_out, parts, log)
 
 
 def _look_at_ratios(watch: Watch, ratio: Any, exponent: float, columns: ReferenceColumns) -> Watch:

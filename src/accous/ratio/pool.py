@@ -228,7 +228,7 @@ class PooledRatio(LinearRatio):
         if model is None:
             return super().coef_
         assert self._compiled is not None
-        return self._compiled.arrays_of(model).coef[0].copy()
+        return self._compiled.coef_of(model).copy()
 
     @property
     def in_use_(self) -> PoolInUse | None:
@@ -348,6 +348,10 @@ class PooledRatio(LinearRatio):
 
     def earlier_visit(self, this_round: int) -> tuple[int, int] | None:
         """Return when, before a change in this round, the regime in force now was in force the last time."""
+        model = self._learned.model
+        if model is not None:
+            assert self._compiled is not None
+            return model.memory.regimes.earlier_visit(self._compiled.shares_in_use(model), this_round)
         pool = self.pool_
         return None if pool is None else pool.slots.earlier_visit(pool.proportions, this_round)
 
