@@ -486,6 +486,6 @@ def test_with_enough_effective_rows_a_larger_strength_has_to_be_clearly_better(g
     n_rows = 100
     noise = np.where(np.arange(n_rows) % 2 == 0, 0.1, -0.1)
     losses = [np.full(n_rows, 0.4), 0.4 + noise - gain * 0.1 / np.sqrt(n_rows), np.full(n_rows, 0.9)]
-    assert guards._choose(losses, np.ones(n_rows)) == chosen
+    assert guards._choose(losses, np.ones(n_rows), n_rows) == chosen
     few = slice(0, 50)
-    assert guards._choose([each[few] for each in losses], np.ones(50)) == (0 if gain < -1.45 else 1)
+    assert guards._choose([each[few] for each in losses], np.ones(50), 50.0) == (0 if gain < -1.45 else 1)

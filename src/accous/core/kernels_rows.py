@@ -86,11 +86,15 @@ def _exp(x: float) -> float:
 
 @kernel(types.void, IN1, OUT2)
 def share_classes(scores: FloatArray, probabilities: FloatArray) -> None:
-    """Write the probabilities of the first and the second class of each row, given the score of the second."""
+    """Write the probabilities of both classes, (2, n_rows), given the scores of the second."""
     for i in range(scores.shape[0]):
+        size = abs(scores[i])
         # The exponential stops growing at the limits, but probabilities go on to zero.
-        probabilities[i, 0] = 0.0 if scores[i] >= _MOST else 1.0 / (1.0 + _exp(scores[i]))
-        probabilities[i, 1] = 0.0 if scores[i] <= -_MOST else 1.0 / (1.0 + _exp(-scores[i]))
+        power = 0.0 if size >= _MOST else _exp(-size)
+        larger = 1.0 / (1.0 + power)
+        smaller = power * larger
+        probabilities[0, i] = smaller if scores[i] > 0.0 else larger
+        probabilities[1, i] = larger if scores[i] > 0.0 else smaller
 
 
 # --- products of a block with one or two vectors ----------------------------------------------------------------

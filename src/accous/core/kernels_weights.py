@@ -34,6 +34,23 @@ def _effective_rows(weights: FloatArray) -> float:
     return total * total / squares
 
 
+@kernel(types.void, IN1, IN1, OUT1)
+def average(values: FloatArray, weights: FloatArray, found: FloatArray) -> None:
+    """Write the weighted mean of some values and its squared standard error, by the delta method, to ``found``."""
+    total = _sum(weights)
+    mean = _sum_of_products(weights, values) / total
+    found[0], found[1] = mean, _sum_of_squares(weights, values, mean, total)
+
+
+@inlined_sums
+def _sum_of_squares(weights: FloatArray, values: FloatArray, mean: float, total: float) -> float:
+    squares = 0.0
+    for i in range(weights.shape[0]):
+        deviation = weights[i] / total * (values[i] - mean)
+        squares += deviation * deviation
+    return squares
+
+
 @kernel(float64, IN1, IN1)
 def total_variation(weights: FloatArray, others: FloatArray) -> float:
     r"""Half the sum of :math:`|w_i / \sum_j w_j - v_i / \sum_j v_j|`: how far two weightings of rows are apart."""

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.kernels_weights import effective_rows, total_variation
+from accous.core.kernels_weights import average, effective_rows, total_variation
 from accous.exceptions import ParameterError
 
 # --- Losses of predictions, and effective sample sizes of weights
@@ -144,10 +144,10 @@ def loss_difference(losses: FloatArray, other_losses: FloatArray, weights: Float
 
 def mean_and_error(values: FloatArray, weights: FloatArray) -> tuple[float, float]:
     """Return the weighted mean of some values, and its standard error by the delta method."""
-    shares = weights / weights.sum()
-    mean = float(shares @ values)
-    deviations = shares * (values - mean)
-    return mean, math.sqrt(float(deviations @ deviations))
+    found = np.empty(2)
+    average(*(np.ascontiguousarray(each, dtype=np.float64) for each in (values, weights)), found)
+    mean, squared_error = found.tolist()
+    return mean, math.sqrt(squared_error)
 
 
 # --- What mean losses are compared with: points of errors, or shares of a loss of numbers

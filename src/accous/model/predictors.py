@@ -885,9 +885,9 @@ def by_row(X: FloatArray, coef: FloatArray) -> FloatArray:
 def _to_probabilities(scores: FloatArray) -> FloatArray:
     """Return the probabilities of all classes from one score per row, or from one score per row and class."""
     if scores.shape[1] == 1:
-        probabilities = np.empty((len(scores), 2))
+        probabilities = np.empty((2, len(scores)))
         share_classes(np.ascontiguousarray(scores[:, 0]), probabilities)
-        return probabilities
+        return probabilities.T
     return np.asarray(softmax(scores, axis=1))
 
 

@@ -171,21 +171,21 @@ def choose_strength(
     this_round : int
     """
     current, latest = fitted
-    fits, losses = [], []
+    fits, losses, n_effective = [], [], effective_rows(weights)
     for strength in STRENGTHS:
         is_fresh = strength == current and latest.last_refit == this_round
-        fit = latest if is_fresh else _refit(erm, shrink(weights, base, strength), latest, this_round)
+        fit = latest if is_fresh else _refit(erm, shrink(weights, base, strength, n_effective), latest, this_round)
         found = task.held_out(erm, fit.weights, fit.estimator)
         if found is None:
             return None
         fits.append((strength, fit, found[0]))
         losses.append(found[1])
-    return fits[_choose(losses, weights)]
+    return fits[_choose(losses, weights, n_effective)]
 
 
-def _choose(losses: list[FloatArray], weights: FloatArray) -> int:
+def _choose(losses: list[FloatArray], weights: FloatArray, n_effective: float) -> int:
     """Return the number of the strength to use, given the losses of the rows with each."""
-    if effective_sample_size(weights) >= _FEW_EFFECTIVE_ROWS:
+    if n_effective >= _FEW_EFFECTIVE_ROWS:
         chosen = 0
         for number in range(1, len(losses)):
             gain, standard_error = mean_and_error(losses[chosen] - losses[number], weights)
