@@ -57,10 +57,11 @@ def total_variation(weights: FloatArray, others: FloatArray) -> float:
     return 0.5 * _sum_of_differences(weights, _sum(weights), others, _sum(others))
 
 
-@kernel(types.void, IN1, IN1, IN1, IN1, IN1, float64, OUT1, OUT1, OUT1)
+@kernel(types.void, IN1, IN1, float64, IN1, IN1, IN1, float64, OUT1, OUT1, OUT1)
 def weigh_reference(
     base: FloatArray,
     ratios: FloatArray,
+    max_ratio: float,
     before: FloatArray,
     fitted: FloatArray,
     compared: FloatArray,
@@ -74,6 +75,8 @@ def weigh_reference(
     Parameters
     ----------
     base, ratios : arrays of shape (n_reference,)
+    max_ratio : float
+        Where ratios are cut.
     before : array of shape (n_reference,)
         The weights of the round before. They stay if all ratios are zero.
     fitted, compared : arrays of shape (n_reference,)
@@ -87,11 +90,13 @@ def weigh_reference(
         variation between these and those of the last fit, and between the weights and those of the last comparison.
     """
     n_rows = weights.shape[0]
-    total = _sum_of_products(base, ratios)
+    for i in range(n_rows):
+        shrunk[i] = ratios[i] if ratios[i] < max_ratio else max_ratio
+    total = _sum_of_products(base, shrunk)
     if total > 0.0:
         factor = _sum(base) / total
         for i in range(n_rows):
-            weights[i] = base[i] * ratios[i] * factor
+            weights[i] = base[i] * shrunk[i] * factor
     else:
         # Ratios that are zero on the whole reference carry no information about its rows.
         for i in range(n_rows):

@@ -389,7 +389,10 @@ def run_round(
             batch_ratios = checked_ratios(ratio, batch_ratios, n_rows, ("the batch", "_ratio"))
         tempered, ratios = tempered.after_round(batch_ratios, ratios, float(ratio.max_ratio))
         pool_share = tempered.share
-    weighed = weigh(rules, ratios, pool_share, before.weights, before.fitted_weights, before.safeguards.check)
+    max_ratio = math.inf if pooled is None else float(ratio.max_ratio)
+    weighed = weigh(
+        rules, ratios, max_ratio, pool_share, before.weights, before.fitted_weights, before.safeguards.check
+    )
     weights, share, n_effective = weighed.weights, weighed.share, weighed.n_effective
     fit, check = _fit_and_check(rules, before, this_round, weighed)
     watch = watch_round(
@@ -473,7 +476,13 @@ class Weighed(NamedTuple):
 
 
 def weigh(
-    rules: RoundRules, ratios: FloatArray, share: float, before: FloatArray, fitted: FloatArray, check: Check
+    rules: RoundRules,
+    ratios: FloatArray,
+    max_ratio: float,
+    share: float,
+    before: FloatArray,
+    fitted: FloatArray,
+    check: Check,
 ) -> Weighed:
     """Weigh the reference.
 
@@ -481,6 +490,8 @@ def weigh(
     ----------
     rules : RoundRules
     ratios : array of shape (n_reference,)
+    max_ratio : float
+        Where ratios are cut.
     share : float
         How far the ratio counts if there is something to adapt to.
     before, fitted : arrays of shape (n_reference,)
@@ -491,7 +502,7 @@ def weigh(
     base, weights, shrunk, shown = rules.base_weight, np.empty(len(ratios)), np.empty(len(ratios)), np.empty(5)
     strength = check.strength if rules.has_safeguards else 0.0
     compared = base if check.weights is None else check.weights
-    weigh_reference(base, ratios, before, fitted, compared, strength, weights, shrunk, shown)
+    weigh_reference(base, ratios, max_ratio, before, fitted, compared, strength, weights, shrunk, shown)
     distance, *numbers = shown.tolist()
     if not rules.has_safeguards:
         share = 1.0

@@ -296,15 +296,15 @@ class PooledRatio(LinearRatio):
         return self.pooling_ is not None
 
     def pooled(self) -> tuple[FloatArray, float] | None:
-        """Return the ratio of every reference row and how far it counts; None without a pool."""
+        """Return the ratio of every reference row, not cut, and how far it counts; None without a pool."""
         model = self._learned.model
         if model is not None:
             assert self._compiled is not None
-            return np.minimum(self._compiled.pooled(model), float(self.max_ratio)), self._compiled.share_in_use(model)
+            return self._compiled.pooled(model), self._compiled.share_in_use(model)
         if self.in_use_ is None:
             return None
         state = self.in_use_.state
-        return np.minimum(state.reference_ratios, float(self.max_ratio)), 1.0 - float(state.proportions[0])
+        return state.reference_ratios, 1.0 - float(state.proportions[0])
 
     @property
     def share_in_use(self) -> float:
