@@ -257,7 +257,54 @@ def pool_rows(
 _OF_MODEL = (IN1, OUT1, _PLACES, int64, float64, IN2, OUT1, OUT1, OUT1, OUT1)
 
 
-def _pool_in_use(
+@merged
+def _mix_candidates(
+    ratios: FloatArray,
+    cuts: FloatArray,
+    parts: FloatArray,
+    places: IntArray,
+    slots: FloatArray,
+    means: FloatArray,
+    shares: FloatArray,
+    pooled: FloatArray,
+) -> None:
+    """Write the mixture of all candidates to ``pooled``, and the means of the shapes to ``means`` and ``parts``."""
+    n_shapes = cuts.shape[0]
+    _average_shapes(ratios, cuts, means)
+    for j in range(n_shapes):
+        shares[j] = parts[places[0, 3] + j]
+        parts[places[0, 4] + j] = means[j]
+    _mix(ratios, cuts, shares, means, pooled)
+    for k in range(slots.shape[0]):
+        share = parts[places[0, 3] + n_shapes + k]
+        if share > 0.0:
+            for i in range(pooled.shape[0]):
+                pooled[i] += share * (slots[k, i] - 1.0)
+
+
+@merged
+def _hold_back(
+    ratios: FloatArray,
+    cuts: FloatArray,
+    parts: FloatArray,
+    places: IntArray,
+    n_cautious: int,
+    hold: float,
+    means: FloatArray,
+    shares: FloatArray,
+    held: FloatArray,
+    pooled: FloatArray,
+) -> None:
+    """Move a mixture towards that of the cautious candidates."""
+    for j in range(cuts.shape[0]):
+        shares[j] = parts[places[1, 3] + j] if j < n_cautious else 0.0
+    _mix(ratios, cuts, shares, means, held)
+    for i in range(pooled.shape[0]):
+        pooled[i] = (1.0 - hold) * pooled[i] + hold * held[i]
+
+
+@kernel(types.void, IN1, *_OF_MODEL)
+def pool_in_use(
     ratios: FloatArray,
     cuts: FloatArray,
     parts: FloatArray,
@@ -287,27 +334,10 @@ def _pool_in_use(
         Workspace.
     pooled : array of shape (n_reference,)
     """
-    n_shapes, row = cuts.shape[0], ratios[: pooled.shape[0]]
-    _average_shapes(row, cuts, means)
-    for j in range(n_shapes):
-        shares[j] = parts[places[0, 3] + j]
-        parts[places[0, 4] + j] = means[j]
-    _mix(row, cuts, shares, means, pooled)
-    for k in range(slots.shape[0]):
-        share = parts[places[0, 3] + n_shapes + k]
-        if share > 0.0:
-            for i in range(pooled.shape[0]):
-                pooled[i] += share * (slots[k, i] - 1.0)
+    row = ratios[: pooled.shape[0]]
+    _mix_candidates(row, cuts, parts, places, slots, means, shares, pooled)
     if hold > 0.0:
-        for j in range(n_shapes):
-            shares[j] = parts[places[1, 3] + j] if j < n_cautious else 0.0
-        _mix(row, cuts, shares, means, held)
-        for i in range(pooled.shape[0]):
-            pooled[i] = (1.0 - hold) * pooled[i] + hold * held[i]
-
-
-pool_in_use = kernel(types.void, IN1, *_OF_MODEL)(_pool_in_use)
-_pool_here = merged(_pool_in_use)
+        _hold_back(row, cuts, parts, places, n_cautious, hold, means, shares, held, pooled)
 
 
 @kernel(types.boolean, IN3, IN1, float64, OUT2, *_OF_MODEL, KEYS, int64, float64, boolean, OUT1)
@@ -353,30 +383,28 @@ def pool_round(
     largest_move : float
         From which total variation on the pooled ratio has left the mean over the look so far.
     is_last : bool
-        Whether the look ends with this round; the ratio is then held back after that.
+        Whether the look ends with this round; how far to hold back is then decided anew.
     sums : array of shape (n_reference,)
-        Of the pooled ratio.
+        Of the pooled ratio before it is held back.
 
     Returns
     -------
     bool
-        False, and nothing was added, if the pooled ratio, not held back, has left that mean.
+        Whether the round was added: not if that ratio has left that mean.
     """
     evaluate_at(blocks, coef, max_ratio, ratios)
-    row, is_added = ratios.reshape(ratios.size), False
-    for held_back in (0.0, hold):
-        if not is_added or (held_back > 0.0 and not is_last):
-            _pool_here(row, cuts, parts, places, n_cautious, held_back, slots, means, shares, held, pooled)
-        if not is_added:
-            if n_rounds > 0 and 0.5 * _mean_distance(pooled, sums, n_rounds) > largest_move:
-                return False
-            for i in range(pooled.shape[0]):
-                sums[i] += pooled[i]
-            for j in range(coef.shape[0]):
-                parts[of_look[2] + j] += coef[j]
-            for j in range(of_look[1] - of_look[0]):
-                parts[of_look[3] + j] += parts[of_look[0] + j]
-            is_added = True
+    row = ratios.reshape(ratios.size)[: pooled.shape[0]]
+    _mix_candidates(row, cuts, parts, places, slots, means, shares, pooled)
+    if n_rounds > 0 and 0.5 * _mean_distance(pooled, sums, n_rounds) > largest_move:
+        return False
+    for i in range(pooled.shape[0]):
+        sums[i] += pooled[i]
+    for j in range(coef.shape[0]):
+        parts[of_look[2] + j] += coef[j]
+    for j in range(of_look[1] - of_look[0]):
+        parts[of_look[3] + j] += parts[of_look[0] + j]
+    if hold > 0.0 and not is_last:
+        _hold_back(row, cuts, parts, places, n_cautious, hold, means, shares, held, pooled)
     return True
 
 
