@@ -396,7 +396,8 @@ def test_ratios_at_several_thetas_are_those_of_the_plain_reference(max_ratio):
 @pytest.mark.parametrize("strength", [0.0, 12.0])
 def test_weighing_in_one_pass_is_weighing_step_by_step(ratio, strength):
     rng = np.random.default_rng(5)
-    base, before, fitted, compared = rng.uniform(0.5, 2.0, size=(4, 300))
+    base, before, fitted, compared = all_weights = rng.uniform(0.5, 2.0, size=(4, 300))
+    all_weights *= 300.0 / all_weights.sum(axis=1, keepdims=True)
     ratios = ratio * rng.uniform(0.1, 5.0, size=300)
     weights, shrunk, shown = np.empty(300), np.empty(300), np.empty(5)
     weigh_reference(base, ratios, 2.0, before, fitted, compared, strength, weights, shrunk, shown)

@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import accous
 from accous import ULSIF, AdaptiveClassifier, AdaptiveRegressor, OnlineDensityRatio
-from accous.core.many_keys import Number
+from accous.core.kernels_keys import Number
 from accous.exceptions import CheckpointError, DataError, ParameterError
 from accous.keyed import KeyedAdapter
 from accous.streams import GaussianStream, SineShift

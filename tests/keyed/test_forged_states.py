@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pytest
 
-from accous.core.many_keys import Number
+from accous.core.kernels_keys import Number
 from accous.exceptions import CheckpointError
 from accous.keyed.state import _HEADER
 from tests.fuzz.forged import drifting, keyed_states, problem_of, seal_state

@@ -11,12 +11,18 @@ import pytest
 from accous import AdaptiveClassifier, OnlineDensityRatio
 from accous.core import round as rounds
 from accous.core.ensemble import project_marked
-from accous.core.many_keys import Number
+from accous.core.kernels_keys import REFIT, Number
+from accous.core.kernels_pool import pool_in_use
+from accous.core.kernels_rows import BLOCK, evaluate_ratios
+from accous.core.kernels_weights import weigh_reference
+from accous.core.pool import N_CAUTIOUS, UNCUT
 from accous.exceptions import CheckpointError, DataError
 from accous.keyed import KeyedAdapter, fleet
+from accous.model.round import SMALLEST_SHIFT, is_refit_due
 from accous.report.page import render_fleet
 from tests.fuzz.forged import seal_state
 from tests.keyed.conftest import drifting, labelled
+from tests.needs import needs_compilation
 
 
 def follow(parameters, n_classes=2, n_rounds=150, size=8, shift=1.2):
@@ -89,6 +95,36 @@ def test_a_jump_ends_the_look_of_a_key_in_the_round_in_which_it_ends_the_classif
     assert np.subtract(ours, jumps).max() < 6
     assert np.mean(answers) >= 0.999
     assert stack.n_merged[0].tolist() == model.ratio_.pool_.slots.n_merged.tolist()
+
+
+@needs_compilation
+def test_a_key_weighs_and_decides_to_the_bit_as_one_model_does(adapter):
+    """The same numbers in double precision through the loops of one model: weights, what they show, what is due."""
+    shared, state, found, rng = adapter.shared, None, [], np.random.default_rng(0)
+    rounds, rules, base, n = shared.rounds, shared.rules, shared.rules.base_weight, shared.shape.n_reference
+    ratios, none = np.empty((len(shared.reference.blocks), BLOCK)), np.zeros(2, dtype=np.int64)
+    for batch in drifting(450, 7, 2.0).reshape(90, 5, -1):
+        state, _, _ = adapter.step(state, batch)
+        stack = adapter.runner.read([None], [state])[0]
+        stack.coef[0] *= rng.uniform(0.9, 1.1)  # what the round did has been followed up already
+        numbers, row = stack.numbers[:, 0], stack.singles[0].astype(np.float64)
+        is_moved, fitted = stack.is_moved[0], rounds.weights_of(stack, 0, stack.fitted[0])
+        pooled, shown, (weights, shrunk) = np.empty(n), np.empty(5), np.empty((2, n))
+        evaluate_ratios(shared.reference.blocks, stack.coef[0], UNCUT, ratios)
+        of_model = row, shared.shape.layout.places, N_CAUTIOUS, float(stack.holds[0]), stack.slot_ratios[0]
+        pool_in_use(ratios.reshape(-1), rounds.cuts, *of_model, np.empty(12), np.empty(12), np.empty(n), pooled)
+        of_fits = base, fitted, base, float(numbers[Number.STRENGTH])
+        weigh_reference(base, np.minimum(pooled, shared.max_ratio), *of_fits, weights, shrunk, shown)
+        _, due = rounds.settle(stack, none[:1], none, np.empty(0))
+        assert stack.weights[0].tobytes() == weights.tobytes()
+        assert numbers[Number.EFFECTIVE_ROWS] == shown[1]
+        assert bool(numbers[Number.SHARE]) is bool(shown[0] >= SMALLEST_SHIFT)
+        if numbers[Number.SHARE]:
+            assert stack.shrunk[0].tobytes() == shrunk.tobytes()
+            since_refit = int(numbers[Number.N_ROUNDS] - numbers[Number.LAST_REFIT])
+            assert bool(due[0] & REFIT) == is_refit_due(rules, since_refit, shown[2] / n, shown[3])
+            found.append((is_moved, bool(due[0] & REFIT)))
+    assert {(True, False), (True, True)} <= set(found)
 
 
 def test_a_point_that_the_kernel_cannot_project_is_projected_all_the_same(adapter):

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numba import float32, float64, int64, njit, types
-from numba.extending import is_jitted
+from numba.extending import is_jitted, register_jitable
 from numpy.typing import NDArray
 
 Function = Callable[..., Any]
@@ -59,6 +59,11 @@ def inlined_sums(function: Function) -> Function:
 def inlined_exactly(function: Function) -> Function:
     """Make a function that kernels can call and that rounds every product and sum, as numpy does."""
     return njit(**_OPTIONS | _INLINED | {"fastmath": False})(function)
+
+
+def shared(function: Function) -> Function:
+    """Make a function of a few numbers that kernels can call, and Python too, where it is not compiled."""
+    return register_jitable(**_OPTIONS, forceinline=True)(function)
 
 
 class Kernel:

@@ -258,10 +258,10 @@ _OF_MODEL = (IN1, OUT1, _PLACES, int64, float64, IN2, OUT1, OUT1, OUT1, OUT1)
 
 
 @merged
-def _mix_candidates(
+def mix_candidates(
     ratios: FloatArray,
     cuts: FloatArray,
-    parts: FloatArray,
+    parts: AnyFloats,
     places: IntArray,
     slots: FloatArray,
     means: FloatArray,
@@ -283,10 +283,10 @@ def _mix_candidates(
 
 
 @merged
-def _hold_back(
+def hold_back(
     ratios: FloatArray,
     cuts: FloatArray,
-    parts: FloatArray,
+    parts: AnyFloats,
     places: IntArray,
     n_cautious: int,
     hold: float,
@@ -335,9 +335,9 @@ def pool_in_use(
     pooled : array of shape (n_reference,)
     """
     row = ratios[: pooled.shape[0]]
-    _mix_candidates(row, cuts, parts, places, slots, means, shares, pooled)
+    mix_candidates(row, cuts, parts, places, slots, means, shares, pooled)
     if hold > 0.0:
-        _hold_back(row, cuts, parts, places, n_cautious, hold, means, shares, held, pooled)
+        hold_back(row, cuts, parts, places, n_cautious, hold, means, shares, held, pooled)
 
 
 @kernel(types.boolean, IN3, IN1, float64, OUT2, *_OF_MODEL, KEYS, int64, float64, boolean, OUT1)
@@ -394,7 +394,7 @@ def pool_round(
     """
     evaluate_at(blocks, coef, max_ratio, ratios)
     row = ratios.reshape(ratios.size)[: pooled.shape[0]]
-    _mix_candidates(row, cuts, parts, places, slots, means, shares, pooled)
+    mix_candidates(row, cuts, parts, places, slots, means, shares, pooled)
     if n_rounds > 0 and 0.5 * _mean_distance(pooled, sums, n_rounds) > largest_move:
         return False
     for i in range(pooled.shape[0]):
@@ -404,7 +404,7 @@ def pool_round(
     for j in range(of_look[1] - of_look[0]):
         parts[of_look[3] + j] += parts[of_look[0] + j]
     if hold > 0.0 and not is_last:
-        _hold_back(row, cuts, parts, places, n_cautious, hold, means, shares, held, pooled)
+        hold_back(row, cuts, parts, places, n_cautious, hold, means, shares, held, pooled)
     return True
 
 

@@ -436,6 +436,19 @@ def evaluate_at(blocks: FloatArray, coef: FloatArray, max_ratio: float, ratios: 
             ratios[block, i] = ratio if ratio < max_ratio else max_ratio
 
 
+@merged
+def evaluate_two_at(
+    blocks: FloatArray, points: FloatArray, k: int, max_ratio: float, scores: FloatArray, ratios: FloatArray
+) -> None:
+    """Do the same for rows k and k + 1 of ``points``, with the same bits in less time, (2, n_blocks, BLOCK)."""
+    for block in range(blocks.shape[0]):
+        _score_two(blocks, block, points, k, scores)
+        for i in range(BLOCK):
+            first, second = _exp(-scores[0, i]), _exp(-scores[1, i])
+            ratios[0, block, i] = first if first < max_ratio else max_ratio
+            ratios[1, block, i] = second if second < max_ratio else max_ratio
+
+
 @kernel(types.void, IN3, IN1, int64, OUT2, OUT1)
 def covary_scores(
     blocks: FloatArray, coef: FloatArray, n_rows: int, scores: FloatArray, covariances: FloatArray

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray
 from accous.core.compiled import AnyFloats, SingleArray
 from accous.core.ensemble import EnsembleSettings, NarrowReference
-from accous.core.kernels_keys import compare_weights, restore_slots, weigh_keys
+from accous.core.kernels_keys import Number, restore_slots, settle_keys
 from accous.core.kernels_pool import pool_reference
-from accous.core.kernels_rows import BLOCK
 from accous.core.pool import (
     LARGEST_MOVE,
     LEAST_ROWS,
@@ -39,47 +37,6 @@ from accous.core.round import CompiledRound, Layout, RoundArrays
 
 N_EVENT_COLUMNS = 5
 MOST_VISITS = 4  # of a slot: a change is recalled for three looks, so no earlier ones are asked for
-
-
-class Number(IntEnum):
-    """Numbers that a key keeps in double precision, by their place."""
-
-    N_ROUNDS = 0
-    N_ROWS = 1
-    N_SEEN = 2
-    N_LATE = 3
-    LARGEST_MARGIN = 4
-    EXCESS = 5
-    LOG_LIKELIHOOD = 6
-    N_REFITS = 7
-    LAST_REFIT = 8
-    SHARE = 9
-    EFFECTIVE_ROWS = 10
-    IS_HELD = 11
-    VETO_EXCESS = 12
-    VETO_ERROR = 13
-    VETO_ROUND = 14
-    VETO_REFITS = 15
-    STRENGTH = 16
-    N_RECENT = 17
-    N_RECENT_OUT = 18
-    EVENT_ROUND = 19
-    EVENT_SIZE = 20
-    EVENT_ROUNDS = 21
-    EVENT_TIME = 22
-    SEEN_FIRST = 23
-    SEEN_LAST = 24
-    N_EVENTS = 25
-    NEWEST_TIME = 26
-    CLOSED_TIME = 27
-    ROUND_TIME = 28
-    N_LABELS = 29
-    N_WRONG = 30
-    GAIN = 31
-    LABELS_ROW = 32
-    LOOK_ROUNDS = 33
-    LOOK_ROWS = 34
-    EVENT_COLUMNS = 35  # and the next four
 
 
 N_NUMBERS = Number.EVENT_COLUMNS + N_EVENT_COLUMNS
@@ -180,8 +137,11 @@ class KeyStack:
         Whether the predictor is another one than the fixed one, and whether it was compared with it.
     priors : array of shape (n_keys, n_candidates)
         Computed, like all that follows.
-    holds : array of shape (n_keys,)
-        How far each pool is held back.
+    holds, surprises : arrays of shape (n_keys,)
+        How far each pool is held back, and the mean log likelihood of the rows of the round in progress before it.
+    weights, shrunk : arrays of shape (n_keys, n_reference)
+        The reference as weighed after the last round, and for a fit; ``weighing``, (n_keys, n_weighing), is what the
+        latter are made of.
     factors, slot_ratios : arrays of shape (n_keys, n_slots, ...)
         What each slot multiplies the shapes by, and its ratio of the reference.
     """
@@ -207,6 +167,10 @@ class KeyStack:
     is_checked: np.ndarray[tuple[int], np.dtype[np.bool_]]
     priors: FloatArray
     holds: FloatArray
+    surprises: FloatArray
+    weights: FloatArray
+    shrunk: FloatArray
+    weighing: FloatArray
     factors: FloatArray
     slot_ratios: FloatArray
 
@@ -225,7 +189,7 @@ class KeyStack:
         return RoundArrays(
             n_rounds=numbers[Number.N_ROUNDS],
             largest_margins=numbers[Number.LARGEST_MARGIN],
-            log_likelihoods=numbers[Number.LOG_LIKELIHOOD],
+            log_likelihoods=self.surprises,
             n_learners=self.n_learners,
             coefs=self.coefs,
             matrices=None,
@@ -301,26 +265,16 @@ def make_stack(shape: KeyShape, n_keys: int, most_learners: int) -> KeyStack:
         is_checked=np.zeros(n_keys, dtype=np.bool_),
         priors=np.zeros((n_keys, shape.n_candidates)),
         holds=np.zeros(n_keys),
+        surprises=np.zeros(n_keys),
+        weights=np.empty((n_keys, shape.n_reference)),
+        shrunk=np.empty((n_keys, shape.n_reference)),
+        weighing=np.empty((n_keys, shape.n_weighing)),
         factors=np.zeros((n_keys, n_slots, N_SHAPES)),
         slot_ratios=np.zeros((n_keys, n_slots, shape.n_reference)),
     )
 
 
 # --- The rounds of keys: those of `accous.core.round`, and what is computed before the first one
-
-
-_OF_WEIGHTS = np.array(
-    [Number.STRENGTH, Number.SHARE, Number.EFFECTIVE_ROWS, Number.LOOK_ROUNDS, Number.LOOK_ROWS], dtype=np.int64
-)
-
-
-class Weighed(NamedTuple):
-    """What `KeyRounds.weigh` writes for some keys; see `accous.core.kernels_keys.weigh_keys`."""
-
-    weights: FloatArray
-    shrunk: FloatArray
-    weighing: FloatArray
-    shown: FloatArray
 
 
 class KeyRounds(CompiledRound):
@@ -337,6 +291,12 @@ class KeyRounds(CompiledRound):
         Of its rows.
     max_ratio : float
     shape : KeyShape
+    base_weighing : array of shape (n_weighing,)
+        What the base weights are made of.
+    rules : tuple of float
+        See `accous.core.kernels_keys.settle_keys`, like the next one.
+    of_inputs : tuple of float
+        The last two of its ``of_looks``.
     """
 
     def __init__(
@@ -347,17 +307,17 @@ class KeyRounds(CompiledRound):
         base_weight: FloatArray,
         max_ratio: float,
         shape: KeyShape,
+        base_weighing: FloatArray,
+        rules: tuple[float, ...],
+        of_inputs: tuple[float, float],
     ) -> None:
         super().__init__(
             settings, gradient_reference, reference, max_ratio, shape.layout, shape.n_slots, is_single=True
         )
-        self._shape = shape
-        self._weighing = reference.blocks, self.cuts, np.ascontiguousarray(base_weight), UNCUT, max_ratio
-        names = "proportions", "cautious_proportions", "means", "look_coef", "look_proportions"
-        self._starts = np.array([shape.layout.parts[name][0] for name in names])
-        n_blocks, n_reference = len(reference.blocks), len(reference.features)
-        self._shares, self._ratio_room = np.empty(shape.n_candidates), np.empty((n_blocks, BLOCK))
-        self._weight_room = np.empty((2, n_reference))
+        self._shape, self._of_looks = shape, (LEAST_ROWS, LARGEST_MOVE, LONGEST_LOOK, *of_inputs)
+        self._base, self._max_ratio = np.ascontiguousarray(base_weight), max_ratio
+        self._look_places = np.array([shape.layout.parts[name][0] for name in ("look_coef", "look_proportions")])
+        self._base_weighing, self._rules = base_weighing, rules
         # By the number of slots in use: free ones come last.
         self._priors = np.array([prior_of(np.arange(shape.n_slots) < n) for n in range(shape.n_slots + 1)])
 
@@ -393,57 +353,50 @@ class KeyRounds(CompiledRound):
 
     def restore_slots(self, stack: KeyStack, keys: IntArray) -> None:
         """Compute the ratios of the slots of some keys, and what follows from the number of slots in use."""
-        room, targets = (self._shares, self._ratio_room), (stack.priors, stack.factors, stack.slot_ratios)
-        blocks, cuts, _, uncut, _ = self._weighing
-        restore_slots(keys, blocks, cuts, uncut, stack.slots, self._priors, *room, *targets)
+        targets = stack.priors, stack.factors, stack.slot_ratios
+        restore_slots(keys, self._reference.blocks, self.cuts, UNCUT, stack.slots, self._priors, *targets)
 
-    def weigh(
-        self,
-        stack: KeyStack,
-        places: IntArray,
-        keys: IntArray,
-        n_rows: IntArray,
-        rules: tuple[float, bool, bool],
-        weighed: Weighed,
-    ) -> None:
-        """Weigh the reference by the pooled ratios of some keys, and add the round to their looks.
+    def settle(self, stack: KeyStack, keys: IntArray, starts: IntArray, is_long: FloatArray) -> tuple[int, IntArray]:
+        """Weigh the reference by the pooled ratio of some keys after their round, and say what is due.
 
         Parameters
         ----------
         stack : KeyStack
-        places, keys : arrays of shape (n_here,)
-            The rows to write, and their keys.
-        n_rows : array of shape (n_here,)
-            Rows of the round; 0 for one that has been added.
-        rules : tuple
-            The smallest shift, whether there are safeguards, and whether to compare with the last fit.
-        weighed : Weighed
-        """
-        of_stack = stack.coef, stack.singles, self._starts, N_CAUTIOUS, stack.numbers, _OF_WEIGHTS
-        limits = LEAST_ROWS, LARGEST_MOVE, *rules
-        of_keys = stack.holds, stack.slot_ratios, stack.fitted
-        room = self._weight_room, self._shares, self._ratio_room
-        weigh_keys(places, keys, n_rows, *self._weighing, *of_stack, *limits, *of_keys, *room, *weighed)
+        keys : array of shape (n_here,)
+        starts, is_long : arrays
+            The rows of the round; none for one that has been counted.
 
-    def compare(
-        self, stack: KeyStack, places: IntArray, keys: IntArray, weighings: SingleArray, weights: FloatArray
-    ) -> tuple[list[float], FloatArray]:
-        """Return how far weights of some keys have moved from those of before, and those before of the last key.
-
-        Parameters
-        ----------
-        stack : KeyStack
-        places, keys : arrays of shape (n_here,)
-            Rows of ``weights``, and their keys.
-        weighings : array of shape (n_keys, n_weighing)
-            What the weights of before were made of.
-        weights : array of shape (n_active, n_reference)
+        Returns
+        -------
+        all_due : int
+        due : array of shape (n_here,)
+            See `accous.core.kernels_keys.settle_keys`.
         """
-        before, moved = np.empty(weights.shape[1]), np.empty(len(keys))
-        room = self._shares, self._ratio_room
-        compare_weights(places, keys, *self._weighing, weighings, stack.slot_ratios, weights, *room, before, moved)
-        found: list[float] = moved.tolist()
-        return found, before
+        due = np.empty(len(keys), dtype=np.int64)
+        of_rounds = keys, starts, is_long, self._reference.blocks, self.cuts, self._base, UNCUT, self._max_ratio
+        of_looks = self._places, self._look_places, N_CAUTIOUS, self._of_looks, self._rules
+        of_keys = stack.numbers, stack.coef, stack.singles, stack.surprises, stack.holds, stack.slot_ratios
+        of_fits = stack.fitted, stack.checked, stack.is_moved, stack.is_checked, self._base_weighing
+        weights = stack.weights, stack.shrunk, stack.weighing
+        return settle_keys(*of_rounds, *of_looks, *of_keys, *of_fits, *weights, due), due
+
+    def weights_of(self, stack: KeyStack, key: int, weighing: AnyFloats) -> FloatArray:
+        """Return weights of the reference, given what they were made of."""
+        n = self._n_coefs
+        mixed = self.mixture(weighing[:n], weighing[n:-1], stack.slot_ratios[key])
+        weights = self._base * np.minimum(mixed, self._max_ratio)
+        weights *= self._base.sum() / weights.sum()
+        share = float(weighing[-1])
+        found: FloatArray = share * weights + (1.0 - share) * self._base
+        return found
+
+    def weighing_now(self, stack: KeyStack, key: int) -> FloatArray:
+        """Return what the weights of a key are made of."""
+        hold, shares = stack.holds[key], stack.parts["proportions"][key].astype(np.float64)
+        if hold:
+            shares *= 1.0 - hold
+            shares[:N_CAUTIOUS] += hold * stack.parts["cautious_proportions"][key]
+        return np.concatenate((stack.coef[key], shares, [1.0]))
 
     def mixture(self, coef: AnyFloats, proportions: AnyFloats, slot_ratios: FloatArray) -> FloatArray:
         """Return a mixture of the shapes of the ratio at a theta, and of slots, for the reference."""
@@ -455,9 +408,6 @@ class KeyRounds(CompiledRound):
 
 # --- The look back of a key's pool, after 16 rounds or when the ratio has left what it was: remember what has settled,
 #     hold back what is not supported
-
-
-_OF_LOOK = np.array([[Number.LOG_LIKELIHOOD], [Number.LOOK_ROUNDS], [Number.LOOK_ROWS]])
 
 
 def slots_of(stack: KeyStack, key: int) -> Slots:
@@ -472,64 +422,36 @@ def slots_of(stack: KeyStack, key: int) -> Slots:
     )
 
 
-def end_looks(
-    stack: KeyStack, active: IntArray, n_rows: IntArray, moved: FloatArray, before: FloatArray, rounds: KeyRounds
-) -> IntArray:
-    """End the looks of some keys that are over after a round, and return the places of these keys.
-
-    Parameters
-    ----------
-    stack : KeyStack
-    active, n_rows : arrays of shape (n_active,)
-        The keys, and the rows of their batches.
-    moved : array of shape (n_active,)
-        How far their pooled ratios have moved from the mean over their looks.
-    before : array of shape (n_keys,)
-        The log likelihoods of all looks before this round.
-    rounds : KeyRounds
-    """
+def end_look(stack: KeyStack, key: int, n_rows: int, rounds: KeyRounds, *, is_left: bool) -> None:
+    """End the look of a key after a round: with this round, or, if its ratio has left, before it."""
     numbers, parts = stack.numbers, stack.parts
-    is_left = moved > LARGEST_MOVE
-    ended = (is_left | (numbers[Number.LOOK_ROUNDS, active] == LONGEST_LOOK)).nonzero()[0]
-    if len(ended) == 0:
-        return ended
-    left, whole = ended[is_left[ended]], ended[~is_left[ended]]
-    if len(whole):
-        _look_back(stack, active[whole], numbers[Number.N_ROUNDS, active[whole]], rounds)
-    if len(left):
-        # The look ends before this round, which begins the next one.
-        keys = active[left]
-        likelihoods, proportions = numbers[Number.LOG_LIKELIHOOD], parts["proportions"][keys]
-        surprises, likelihoods[keys] = likelihoods[keys] - before[keys], before[keys]
-        _look_back(stack, keys, numbers[Number.N_ROUNDS, keys] - 1.0, rounds)
-        likelihoods[keys], numbers[Number.LOOK_ROUNDS, keys] = surprises, 1.0
-        numbers[Number.LOOK_ROWS, keys] = n_rows[left]
-        parts["look_coef"][keys], parts["look_proportions"][keys] = stack.coef[keys], proportions
-    return ended
+    proportions = parts["proportions"][key].copy()  # a look back may take some from a slot that it overwrites
+    _look_back(stack, key, int(numbers[Number.N_ROUNDS, key]) - is_left, rounds)
+    numbers[Number.LOOK_ROUNDS, key], numbers[Number.LOOK_ROWS, key] = is_left, n_rows * is_left
+    numbers[Number.LOG_LIKELIHOOD, key], stack.surprises[key] = stack.surprises[key], 0.0
+    parts["look_coef"][key] = stack.coef[key] if is_left else 0.0
+    parts["look_proportions"][key] = proportions if is_left else 0.0
 
 
-def _look_back(stack: KeyStack, keys: IntArray, last_rounds: FloatArray, rounds: KeyRounds) -> None:
-    """Look back at the looks of some keys, which end with these rounds, in place; begin the next looks."""
+def _look_back(stack: KeyStack, key: int, last_round: int, rounds: KeyRounds) -> None:
+    """Look back at the look of a key, which ends with this round, in place."""
     numbers, parts = stack.numbers, stack.parts
-    for key, last_round in zip(keys.tolist(), last_rounds.tolist(), strict=True):
-        n_rounds, slot_ratios = numbers[Number.LOOK_ROUNDS, key], stack.slot_ratios[key]
-        means = coef, proportions = parts["look_coef"][key] / n_rounds, parts["look_proportions"][key] / n_rounds
-        before = parts["before_coef"][key], parts["before_proportions"][key]
-        look = LookSums(
-            n_rounds=int(n_rounds),
-            n_rows=int(numbers[Number.LOOK_ROWS, key]),
-            coef=coef,
-            ratios=rounds.mixture(*means, slot_ratios),
-            proportions=proportions,
-            log_likelihood=float(numbers[Number.LOG_LIKELIHOOD, key] / n_rounds),
-            before=rounds.mixture(*before, slot_ratios),  # a state has no room for the mean ratio itself
-        )
-        numbers[Number.EXCESS, key] = excess = excess_after(float(numbers[Number.EXCESS, key]), look)
-        stack.holds[key] = hold_for(excess)
-        _remember(stack, key, look, int(last_round), rounds)
-        parts["before_coef"][key], parts["before_proportions"][key] = means
-        parts["look_coef"][key] = parts["look_proportions"][key] = 0.0
-    numbers[_OF_LOOK, keys] = 0.0
+    n_rounds, slot_ratios = numbers[Number.LOOK_ROUNDS, key], stack.slot_ratios[key]
+    means = coef, proportions = parts["look_coef"][key] / n_rounds, parts["look_proportions"][key] / n_rounds
+    before = parts["before_coef"][key], parts["before_proportions"][key]
+    look = LookSums(
+        n_rounds=int(n_rounds),
+        n_rows=int(numbers[Number.LOOK_ROWS, key]),
+        coef=coef,
+        ratios=rounds.mixture(*means, slot_ratios),
+        proportions=proportions,
+        log_likelihood=float(numbers[Number.LOG_LIKELIHOOD, key] / n_rounds),
+        before=rounds.mixture(*before, slot_ratios),  # a state has no room for the mean ratio itself
+    )
+    numbers[Number.EXCESS, key] = excess = excess_after(float(numbers[Number.EXCESS, key]), look)
+    stack.holds[key] = hold_for(excess)
+    _remember(stack, key, look, last_round, rounds)
+    parts["before_coef"][key], parts["before_proportions"][key] = means
 
 
 def _remember(stack: KeyStack, key: int, look: LookSums, last_round: int, rounds: KeyRounds) -> None:

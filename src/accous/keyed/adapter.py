@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from accous.arrays import BoolArray, FloatArray, IntArray
-from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, Number, make_stack
+from accous.core.kernels_keys import Number
+from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, make_stack
 from accous.core.round import count_learners
 from accous.diagnostics.losses import effective_sample_size
 from accous.diagnostics.performance import FEWEST_LABELS, Estimate, expected
@@ -23,14 +24,9 @@ from accous.keyed.rounds import (
     ChunkPlanner,
     KeyedRows,
     RoundPlanner,
-    count_round,
     join_rows,
-    keys_to_look_at,
-    look_at_inputs,
-    new_weighed,
+    settle_round,
     start_fits,
-    update_fits,
-    weigh_references,
 )
 from accous.keyed.shared import (
     KeyEvent,
@@ -42,7 +38,7 @@ from accous.keyed.shared import (
     require_length,
     score,
 )
-from accous.keyed.state import StateFormat, impossible_state
+from accous.keyed.state import StateFormat
 from accous.model.learning import faded_since, log_losses, weight_of_odds
 from accous.model.performance import estimate_to_json, status_to_json
 from accous.model.predictors import LinearPredictor
@@ -152,9 +148,7 @@ def read_key(shared: SharedModel, stack: KeyStack, key: int, name: Any) -> KeyRe
 
 def _weights(shared: SharedModel, stack: KeyStack, key: int) -> FloatArray:
     """Return the weights of the reference at a key's theta."""
-    none, weighed = np.zeros(1, dtype=np.int64), new_weighed(shared, 1)
-    shared.rounds.weigh(stack, none, np.array([key]), none, (0.0, False, False), weighed)
-    return weighed.weights[0]
+    return shared.rounds.weights_of(stack, key, shared.rounds.weighing_now(stack, key))
 
 
 def drift_of(weights: FloatArray, base: FloatArray) -> float:
@@ -366,21 +360,14 @@ class KeyRunner:
     ) -> list[KeyEvent]:
         """Run one round of each active key: the steps are those of `accous.model.round.run_round`."""
         shared = self._shared
-        was_held = stack.numbers[Number.IS_HELD].tolist()
         features, is_long = shared.ratio.features_.transform_each(X)
         if shared.ratio.bounds is not None:
             features, _ = shared.ratio.features_.transform_each(shared.ratio.bounds.clipped(X))
-        n_rows, likelihoods = starts[1:] - starts[:-1], stack.numbers[Number.LOG_LIKELIHOOD].copy()
+        n_rows = starts[1:] - starts[:-1]
         sizes = {n: shared.ratio.step_size_for(n) for n in set(n_rows.tolist())}
         step_sizes = np.array([sizes[n] for n in n_rows.tolist()])
         shared.rounds.run(stack.arrays, active, features, starts, step_sizes, stack.arrays)
-        if not np.isfinite(stack.coef).all():
-            # Its limits hold for every number of a state, and its matrices may still be no squares of anything.
-            raise impossible_state(names[int(np.isfinite(stack.coef).all(axis=1).argmin())])
-        update_fits(shared, stack, active, weigh_references(shared, stack, active, n_rows, likelihoods))
-        count_round(stack, active, starts, is_long)
-        due = keys_to_look_at(stack, active)
-        return look_at_inputs(shared, stack, due, names) + _vetoes(stack, was_held, names)
+        return settle_round(shared, stack, active, starts, is_long, names)
 
     def _predict(
         self,
@@ -506,27 +493,6 @@ def _some_rows(result: ChunkResult, is_out: BoolArray) -> ChunkResult:
         result.probabilities[is_out],
         result.events,
     )
-
-
-def _vetoes(stack: KeyStack, was_held: list[float], names: list[Any]) -> list[KeyEvent]:
-    """Return an event for each key whose predictions come from another model than before."""
-    is_held = stack.numbers[Number.IS_HELD].tolist()
-    if is_held == was_held:
-        return []
-    numbers = stack.numbers
-    return [
-        KeyEvent(
-            names[key],
-            int(numbers[Number.N_ROUNDS, key]),
-            float(numbers[Number.ROUND_TIME, key]),
-            "held" if now else "released",
-            float(numbers[Number.VETO_EXCESS, key]),
-            (),
-            -1,
-        )
-        for key, (before, now) in enumerate(zip(was_held, is_held, strict=True))
-        if before != now and numbers[Number.SHARE, key] > 0.0
-    ]
 
 
 # --- KeyedAdapter: one model per key, as a step from bytes to bytes that any engine can call

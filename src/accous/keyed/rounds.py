@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from accous.arrays import BoolArray, FloatArray, IntArray
-from accous.core.kernels_keys import N_SHOWN, count_rows_of_keys
-from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, Number, Weighed, end_looks, slots_of
-from accous.diagnostics.drift import ROUNDS_BETWEEN_LOOKS, DriftEvent, DriftLog, main_columns, shares
+from accous.core.kernels_keys import COMPARE, IMPOSSIBLE, INPUTS, LOOK_LEFT, LOOK_OVER, REFIT, Number
+from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, end_look, slots_of
+from accous.diagnostics.drift import DriftEvent, DriftLog, main_columns, shares
 from accous.exceptions import ParameterError
 from accous.keyed.shared import KeyEvent, SharedModel
-from accous.model.round import SMALLEST_SHIFT, check_fit, is_check_due, refit_limit
-from accous.model.safeguards import FIRST_STRENGTH, Check, Fit, Veto
-from accous.model.watching import LOOK_DECAY, ROUND_DECAY, parts_of_coef
+from accous.keyed.state import impossible_state
+from accous.model.round import check_fit
+from accous.model.safeguards import FIRST_STRENGTH, Fit
+from accous.model.watching import LOOK_DECAY, parts_of_coef
 from accous.text import require_choice, require_integer, require_number_or
 from accous.threads import one_blas_thread
 
@@ -450,117 +450,61 @@ def start_fits(shared: SharedModel, stack: KeyStack, keys: IntArray) -> None:
     numbers[Number.SHARE, keys] = 0.0 if shared.rules.has_safeguards else 1.0
 
 
-def new_weighed(shared: SharedModel, n_keys: int) -> Weighed:
-    """Return room for the weights of some keys."""
-    weights = np.empty((2, n_keys, shared.shape.n_reference))
-    return Weighed(weights[0], weights[1], np.empty((n_keys, shared.shape.n_weighing)), np.empty((n_keys, N_SHOWN)))
+def settle_round(
+    shared: SharedModel, stack: KeyStack, active: IntArray, starts: IntArray, is_long: FloatArray, names: list[Any]
+) -> list[KeyEvent]:
+    """Do what follows a round of each active key; return what it found. Events have the names of the keys."""
+    all_due, due = shared.rounds.settle(stack, active, starts, is_long)
+    if all_due & (LOOK_LEFT | LOOK_OVER):
+        places = (due & (LOOK_LEFT | LOOK_OVER)).nonzero()[0]
+        for place in places.tolist():
+            n_rows, is_left = int(starts[place + 1] - starts[place]), bool(due[place] & LOOK_LEFT)
+            end_look(stack, int(active[place]), n_rows, shared.rounds, is_left=is_left)
+        none = np.zeros(len(places) + 1, dtype=np.int64)
+        due_then, due[places] = shared.rounds.settle(stack, active[places], none, is_long)
+        all_due |= due_then
+    if all_due & IMPOSSIBLE:
+        # Its limits hold for every number of a state, and its matrices may still be no squares of anything.
+        raise impossible_state(names[int(np.isfinite(stack.coef).all(axis=1).argmin())])
+    if all_due & REFIT:
+        _refit(shared, stack, active[(due & REFIT).nonzero()[0]])
+    events: list[KeyEvent] = []
+    if all_due & COMPARE:
+        found = (_compare(shared, stack, key, names[key]) for key in active[(due & COMPARE).nonzero()[0]].tolist())
+        events += [event for event in found if event is not None]
+    if all_due & INPUTS:
+        looks = (_look(shared, stack, key, names[key]) for key in active[(due & INPUTS).nonzero()[0]].tolist())
+        events = [event for event in looks if event is not None] + events
+    return events
 
 
-def weigh_references(
-    shared: SharedModel, stack: KeyStack, active: IntArray, n_rows: IntArray, likelihoods: FloatArray
-) -> Weighed:
-    """Weigh the reference by the pooled ratio of each active key; look back at pools whose look is over.
-
-    ``likelihoods`` are those of the looks of all keys before the round.
-    """
-    weighed, rules = new_weighed(shared, len(active)), shared.rules
-    of_rules = SMALLEST_SHIFT, rules.has_safeguards, rules.refit == "auto"
-    shared.rounds.weigh(stack, np.arange(len(active)), active, n_rows, of_rules, weighed)
-    ended = end_looks(stack, active, n_rows, weighed.shown[:, 0], likelihoods, shared.rounds)
-    if len(ended):
-        shared.rounds.weigh(stack, ended, active[ended], np.zeros_like(ended), of_rules, weighed)
-    return weighed
-
-
-def update_fits(shared: SharedModel, stack: KeyStack, active: IntArray, weighed: Weighed) -> None:
-    """Refit and compare the predictor of each active key where it is due, given the weights of the reference."""
-    rules, numbers, weighing = shared.rules, stack.numbers, weighed.weighing
-    is_resting = (numbers[Number.SHARE, active] == 0.0) | (rules.guard.name == "off")
-    if is_resting.any():
-        _fall_back(shared, stack, active[is_resting])
-    places = (~is_resting).nonzero()[0]
-    if len(places) == 0:
-        return
-    due = _refits_due(shared, stack, active, places, weighed)
-    if due:
-        keys = active[due]
-        starts = np.where(stack.is_moved[keys][:, None, None], stack.predictors[keys], shared.fixed.coefs)
-        stack.predictors[keys] = shared.erm.fit_each([weighed.shrunk[place] for place in due], starts)
-        stack.fitted[keys] = weighing[due]
-        stack.is_moved[keys] = True
-        numbers[Number.N_REFITS, keys] += 1.0
-        numbers[Number.LAST_REFIT, keys] = numbers[Number.N_ROUNDS, keys]
-    if rules.has_safeguards:
-        # Without a refit since the last comparison there is nothing to compare.
-        has_refitted = numbers[Number.N_REFITS, active] > numbers[Number.VETO_REFITS, active]
-        for place in _checks_due(shared, stack, active, places[has_refitted[places]], weighed.weights):
-            _check(shared, stack, active, place, weighed, weighing[place])
-
-
-def _fall_back(shared: SharedModel, stack: KeyStack, keys: IntArray) -> None:
-    """Put the fixed predictor in the place of the adapted one: there is nothing to adapt to."""
+def _refit(shared: SharedModel, stack: KeyStack, keys: IntArray) -> None:
     numbers = stack.numbers
-    stack.is_moved[keys] = stack.is_checked[keys] = False
-    stack.fitted[keys] = shared.base_weighing
-    numbers[Number.IS_HELD, keys] = shared.rules.guard.holds(0.0, 0.0)
-    numbers[Number.VETO_EXCESS, keys] = numbers[Number.VETO_ERROR, keys] = 0.0
-    numbers[Number.VETO_ROUND, keys] = numbers[Number.N_ROUNDS, keys]
-    numbers[Number.VETO_REFITS, keys] = numbers[Number.N_REFITS, keys]
+    starts = np.where(stack.is_moved[keys][:, None, None], stack.predictors[keys], shared.fixed.coefs)
+    stack.predictors[keys] = shared.erm.fit_each([stack.shrunk[key] for key in keys.tolist()], starts)
+    stack.fitted[keys] = stack.weighing[keys]
+    stack.is_moved[keys] = True
+    numbers[Number.N_REFITS, keys] += 1.0
+    numbers[Number.LAST_REFIT, keys] = numbers[Number.N_ROUNDS, keys]
 
 
-def _refits_due(
-    shared: SharedModel, stack: KeyStack, active: IntArray, places: IntArray, weighed: Weighed
-) -> list[int]:
-    """Return the places of the keys that are due to refit."""
-    rules, numbers, keys = shared.rules, stack.numbers, active[places]
-    if rules.refit == "always":
-        return places.tolist()
-    if not isinstance(rules.refit, str):
-        return places[numbers[Number.N_ROUNDS, keys] - numbers[Number.LAST_REFIT, keys] >= rules.refit].tolist()
-    n_rows, (_, n_shrunk, moved) = shared.shape.n_reference, weighed.shown[places].T.tolist()
-    limits = [refit_limit(rules.erm, n / n_rows) for n in n_shrunk]
-    return [place for place, *each in zip(places.tolist(), moved, limits, strict=True) if each[0] > each[1]]
-
-
-def _checks_due(
-    shared: SharedModel, stack: KeyStack, active: IntArray, places: IntArray, weights: FloatArray
-) -> list[int]:
-    """Return the places of the keys that are due to be compared with the fixed predictor."""
-    due: list[tuple[int, Any]] = []
-    open_: list[tuple[int, Any]] = []
-    for place, key in zip(places.tolist(), active[places].tolist(), strict=True):
-        numbers = stack.numbers[:, key].tolist()
-        this_round, n_refits = int(numbers[Number.N_ROUNDS]), int(numbers[Number.N_REFITS])
-        is_due = partial(is_check_due, _check_of(stack, key, numbers), shared.rules.erm, this_round, n_refits)
-        # Only where it matters is it computed how far the weights have moved.
-        if is_due(np.inf):
-            (due if is_due(0.0) else open_).append((place, is_due))
-    if open_:
-        rows = np.array([place for place, _ in open_])
-        moved, _ = shared.rounds.compare(stack, rows, active[rows], stack.checked, weights)
-        due += [each for each, distance in zip(open_, moved, strict=True) if each[1](distance)]
-    return [place for place, _ in due]
-
-
-def _check(
-    shared: SharedModel, stack: KeyStack, active: IntArray, place: int, weighed: Weighed, weighing: FloatArray
-) -> None:
-    """Compare a key's predictor with the fixed one; ``weighing`` is what its weights of now are made of."""
-    key, rounds = int(active[place]), shared.rounds
-    numbers = stack.numbers[:, key].tolist()
-    this_round, n_refits, last_refit = (
-        int(numbers[each]) for each in (Number.N_ROUNDS, Number.N_REFITS, Number.LAST_REFIT)
-    )
+def _compare(shared: SharedModel, stack: KeyStack, key: int, name: Any) -> KeyEvent | None:
+    """Compare a key's predictor with the fixed one; return an event if predictions come from another one from now."""
+    numbers, weighing = stack.numbers[:, key], stack.weighing[key]
+    places = Number.N_ROUNDS, Number.N_REFITS, Number.LAST_REFIT
+    this_round, n_refits, last_refit = (int(numbers[each]) for each in places)
     estimator = shared.predictor(stack.predictors[key]) if stack.is_moved[key] else shared.fixed
-    fitted = weighed.shrunk[place]
+    fitted = stack.shrunk[key]
     if last_refit != this_round:
-        at = np.array([place])
-        _, fitted = rounds.compare(stack, at, active[at], stack.fitted, weighed.shrunk)
+        fitted = shared.rounds.weights_of(stack, key, stack.fitted[key])
     with one_blas_thread():
         fit = Fit(estimator, fitted, n_refits, last_refit)
-        fit, check = check_fit(shared.rules, fit, numbers[Number.STRENGTH], weighed.weights[place], this_round)
-    _write_check(stack, key, check)
-    stack.checked[key] = weighing
+        fit, check = check_fit(shared.rules, fit, float(numbers[Number.STRENGTH]), stack.weights[key], this_round)
+    veto, was_held = check.veto, bool(numbers[Number.IS_HELD])
+    numbers[Number.IS_HELD], numbers[Number.STRENGTH] = float(veto.is_held), check.strength
+    numbers[Number.VETO_EXCESS], numbers[Number.VETO_ERROR] = veto.excess, veto.standard_error
+    numbers[Number.VETO_ROUND], numbers[Number.VETO_REFITS] = veto.n_rounds, veto.n_refits
+    stack.is_checked[key], stack.checked[key] = True, weighing
     stack.checked[key, -1] = 1.0
     if fit.last_refit == this_round:
         n_effective = numbers[Number.EFFECTIVE_ROWS]
@@ -568,50 +512,15 @@ def _check(
         stack.predictors[key] = fit.estimator.coefs
         stack.fitted[key] = weighing
         stack.fitted[key, -1] = n_effective / (n_effective + check.strength)
-    stack.numbers[Number.N_REFITS, key], stack.numbers[Number.LAST_REFIT, key] = fit.n_refits, fit.last_refit
-
-
-def _check_of(stack: KeyStack, key: int, numbers: list[float]) -> Check:
-    veto = Veto(
-        bool(numbers[Number.IS_HELD]),
-        numbers[Number.VETO_EXCESS],
-        numbers[Number.VETO_ERROR],
-        int(numbers[Number.VETO_ROUND]),
-        int(numbers[Number.VETO_REFITS]),
-    )
-    return Check(veto, numbers[Number.STRENGTH], stack.checked[key] if stack.is_checked[key] else None)
-
-
-def _write_check(stack: KeyStack, key: int, check: Check) -> None:
-    numbers, veto = stack.numbers[:, key], check.veto
-    numbers[Number.IS_HELD], numbers[Number.STRENGTH] = float(veto.is_held), check.strength
-    numbers[Number.VETO_EXCESS], numbers[Number.VETO_ERROR] = veto.excess, veto.standard_error
-    numbers[Number.VETO_ROUND], numbers[Number.VETO_REFITS] = veto.n_rounds, veto.n_refits
-    stack.is_checked[key] = True
+    numbers[Number.N_REFITS], numbers[Number.LAST_REFIT] = fit.n_refits, fit.last_refit
+    if veto.is_held == was_held:
+        return None
+    kind, time = "held" if veto.is_held else "released", float(numbers[Number.ROUND_TIME])
+    return KeyEvent(name, this_round, time, kind, float(veto.excess), (), -1)
 
 
 # --- What the rounds of each key show about its inputs: rows out of bound, columns that moved, changes as
 #     events
-
-
-_COUNTED = int(Number.N_ROWS), int(Number.N_RECENT), int(Number.N_RECENT_OUT)
-
-
-def keys_to_look_at(stack: KeyStack, active: IntArray) -> list[int]:
-    """Return the keys whose look is due, after a round."""
-    rounds = stack.numbers[Number.N_ROUNDS, active].tolist()
-    return [key for key, number in zip(active.tolist(), rounds, strict=True) if number % ROUNDS_BETWEEN_LOOKS == 0.0]
-
-
-def look_at_inputs(shared: SharedModel, stack: KeyStack, keys: list[int], names: list[Any]) -> list[KeyEvent]:
-    """Return the changes that a look at the thetas of some keys finds; events have the names of the keys."""
-    found = (_look(shared, stack, key, names[key]) for key in keys)
-    return [event for event in found if event is not None]
-
-
-def count_round(stack: KeyStack, active: IntArray, starts: IntArray, is_long: FloatArray) -> None:
-    """Note how many rows a round of each active key had, and which share of them was longer than the bound."""
-    count_rows_of_keys(active, starts, is_long, ROUND_DECAY, stack.numbers, *_COUNTED)
 
 
 def _look(shared: SharedModel, stack: KeyStack, key: int, name: Any) -> KeyEvent | None:

@@ -14,12 +14,13 @@ from accous.arrays import FloatArray, IntArray
 from accous.core.ensemble import NarrowReference
 from accous.core.kernels_keys import score_rows_of_keys
 from accous.core.many_keys import KeyRounds, KeyShape
-from accous.diagnostics.drift import MOST_LOOKS
+from accous.diagnostics.drift import MOST_LOOKS, ROUNDS_BETWEEN_LOOKS
 from accous.exceptions import DataError, ParameterError
 from accous.model.estimators import AdaptiveClassifier, AdaptiveEstimator, AdaptiveRegressor
 from accous.model.learning import as_wide
 from accous.model.predictors import LinearPredictor, LogisticErm
-from accous.model.round import RoundRules
+from accous.model.round import SMALLEST_SHIFT, RoundRules
+from accous.model.watching import ROUND_DECAY
 from accous.ratio.online import OnlineDensityRatio
 from accous.text import count
 
@@ -92,7 +93,15 @@ class SharedModel:
         settings = self.ratio.rounds_.settings
         self.base_weighing = np.concatenate((settings.neutral, [1.0], np.zeros(self.shape.n_candidates)))
         self.rounds = KeyRounds(
-            settings, gradient_reference, reference, self.rules.base_weight, self.max_ratio, self.shape
+            settings,
+            gradient_reference,
+            reference,
+            self.rules.base_weight,
+            self.max_ratio,
+            self.shape,
+            self.base_weighing,
+            rules_of_keys(self.rules),
+            (ROUNDS_BETWEEN_LOOKS, ROUND_DECAY),
         )
         self.min_interval = settings.min_interval
 
@@ -132,6 +141,14 @@ class SharedModel:
         for array in arrays:
             digest.update(str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
         return digest.digest()
+
+
+def rules_of_keys(rules: RoundRules) -> tuple[float, ...]:
+    """Return the rules as `accous.core.kernels_keys.settle_keys` takes them."""
+    of_guard = rules.has_safeguards, rules.guard.name == "off", rules.is_held_at_rest
+    of_fits = rules.refits_every, rules.rounds_between_refits, rules.erm.refit_distance
+    of_checks = rules.erm.rounds_between_checks, rules.erm.refits_between_checks
+    return tuple(map(float, (SMALLEST_SHIFT, *of_guard, *of_fits, *of_checks)))
 
 
 def score(owners: IntArray, X: FloatArray, coefs: FloatArray, like: LinearPredictor) -> tuple[FloatArray, FloatArray]:

@@ -27,8 +27,9 @@ import numpy as np
 
 from accous.arrays import FloatArray, IntArray
 from accous.core.ensemble import EnsembleSettings
-from accous.core.kernels_keys import N_HEADER_WORDS, N_SIZES, read_states, write_states
-from accous.core.many_keys import N_NUMBERS, KeyShape, KeyStack, Number
+from accous.core.kernels_keys import Number
+from accous.core.kernels_states import N_HEADER_WORDS, N_SIZES, read_states, write_states
+from accous.core.many_keys import N_NUMBERS, KeyShape, KeyStack
 from accous.core.pool import LONGEST_LOOK
 from accous.exceptions import CheckpointError
 

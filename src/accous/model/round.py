@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from accous.arrays import FloatArray, from_plain, to_plain
-from accous.core.kernels_weights import weigh_reference
+from accous.core.kernels_weights import is_comparison_due, is_fit_due, weigh_reference
 from accous.core.regression import Point
 from accous.diagnostics.coverage import NOTHING_FOUND, ROUNDS_BETWEEN_COLUMN_LOOKS, ColumnWatch
 from accous.diagnostics.drift import ReferenceColumns
@@ -198,14 +198,6 @@ def predictors_from_plain(plain: dict[str, Any], erm: Any) -> tuple[Any, Any]:
 # --- When a round refits the predictor, and when it compares the result with the fixed predictor
 
 
-_REFIT_SENSITIVITY = 1.0 / 3.0
-# Weights that moved by this total variation since the last check are checked at once, with a 16th of the usual rounds
-# in between.
-_JUMP = 0.2
-_SHARE_OF_ROUNDS = 1.0 / 16.0
-_REFITS_AFTER_JUMP = 2
-
-
 def is_refit_due(rules: RoundRules, rounds_since: int, effective_share: float, moved: float) -> bool:
     """Whether to refit the predictor: the weights have moved enough, or enough rounds have passed.
 
@@ -219,21 +211,8 @@ def is_refit_due(rules: RoundRules, rounds_since: int, effective_share: float, m
     moved : float
         Total variation between the weights and those of the last fit.
     """
-    refit = rules.refit
-    if isinstance(refit, str):
-        # Departs from the paper: it refits in every round, which is too expensive for most predictors.
-        return refit == "always" or (
-            rounds_since >= rules.rounds_between_refits and moved > refit_limit(rules.erm, effective_share)
-        )
-    return rounds_since >= int(refit)
-
-
-def refit_limit(erm: WeightedErm, effective_share: float) -> float:
-    """Return how far weights may move before a refit, given the share of effective rows.
-
-    The fewer rows carry the weight, the more a fit depends on each of them.
-    """
-    return erm.refit_distance * effective_share**_REFIT_SENSITIVITY
+    at_least, refit_distance = rules.rounds_between_refits, rules.erm.refit_distance
+    return is_fit_due(rules.refits_every, at_least, refit_distance, rounds_since, effective_share, moved)
 
 
 def is_check_due(check: Check, erm: WeightedErm, this_round: int, n_refits: int, moved: float) -> bool:
@@ -250,14 +229,9 @@ def is_check_due(check: Check, erm: WeightedErm, this_round: int, n_refits: int,
     moved : float
         Total variation between the weights and those of the last comparison, if there was one.
     """
+    usual = erm.rounds_between_checks, erm.refits_between_checks
     n_rounds, refits = this_round - check.veto.n_rounds, n_refits - check.veto.n_refits
-    if refits < 1 or n_rounds < _SHARE_OF_ROUNDS * erm.rounds_between_checks:
-        return False
-    if n_rounds >= erm.rounds_between_checks and refits >= erm.refits_between_checks:
-        return True
-    if check.weights is None:
-        return True
-    return moved > _JUMP and refits >= min(_REFITS_AFTER_JUMP, erm.refits_between_checks)
+    return is_comparison_due(n_rounds, refits, *usual, check.weights is not None, moved)
 
 
 # --- One round of accous.AdaptiveClassifier: update the ratio, weigh, refit if due, check if due, watch
@@ -342,6 +316,12 @@ class RoundRules:
     def is_held_at_rest(self) -> bool:
         """Whether the fixed predictor is to predict while there is nothing to adapt to."""
         return self.guard.holds(0.0, 0.0)
+
+    @cached_property
+    def refits_every(self) -> int:
+        """Rounds from one refit to the next; 0 to refit once the weights have moved."""
+        # Departs from the paper: it refits in every round, which is too expensive for most predictors.
+        return {"auto": 0, "always": 1}[self.refit] if isinstance(self.refit, str) else int(self.refit)
 
     @cached_property
     def chosen(self) -> tuple[int | str, str]:
