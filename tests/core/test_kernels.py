@@ -1,6 +1,7 @@
 """The compiled loops against their plain twins: any shape, extreme scores, hard matrices, read-only arrays."""
 
 import math
+import struct
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from accous.core.ensemble import (
     prepare_reference,
 )
 from accous.core.kernels_rows import BLOCK, evaluate_ratios, leave_rows_out, sum_gradients, to_blocks
+from accous.core.kernels_states import CHECKSUM_WORD, checksum
 from accous.core.kernels_weights import effective_rows, make_features, total_variation, weigh_reference
 from accous.core.learners import NewtonStack
 from accous.core.losses import Logistic
@@ -426,6 +428,56 @@ def test_the_distance_of_weights_is_the_plain_one(scale):
         expected = 0.5 * np.abs(weights / weights.sum() - others / others.sum()).sum()
         assert total_variation(weights, others) == pytest.approx(expected, rel=1e-12, abs=1e-15)
         assert total_variation(weights, weights) == 0.0
+
+
+def xxh64(content: bytes) -> int:
+    """XXH64 with seed 0, as its specification has it."""
+    p1, p2, p3, p4, p5 = (
+        0x9E3779B185EBCA87,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0x85EBCA77C2B2AE63,
+        0x27D4EB2F165667C5,
+    )
+    full = (1 << 64) - 1
+
+    def turned(word, bits):
+        return (word << bits | word >> (64 - bits)) & full
+
+    def mixed(lane, word):
+        return turned((lane + word * p2) & full, 31) * p1 & full
+
+    lanes, at = [p1 + p2 & full, p2, 0, -p1 & full], 0
+    while at + 32 <= len(content):
+        lanes = [mixed(lane, word) for lane, word in zip(lanes, struct.unpack_from("<4Q", content, at), strict=True)]
+        at += 32
+    found = p5
+    if at:
+        found = sum(map(turned, lanes, (1, 7, 12, 18))) & full
+        for lane in lanes:
+            found = ((found ^ mixed(0, lane)) * p1 + p4) & full
+    found = (found + len(content)) & full
+    for place in range(at, len(content) - 7, 8):
+        found = (turned(found ^ mixed(0, struct.unpack_from("<Q", content, place)[0]), 27) * p1 + p4) & full
+    rest = content[len(content) // 8 * 8 :]
+    if len(rest) >= 4:
+        found = (turned(found ^ struct.unpack("<I", rest[:4])[0] * p1 & full, 23) * p2 + p3) & full
+        rest = rest[4:]
+    for byte in rest:
+        found = turned(found ^ byte * p5 & full, 11) * p1 & full
+    found = (found ^ found >> 33) * p2 & full
+    found = (found ^ found >> 29) * p3 & full
+    return found ^ found >> 32
+
+
+def test_the_checksum_of_a_state_is_xxh64_with_zero_in_its_place():
+    assert xxh64(b"") == 0xEF46DB3751D8E999
+    assert xxh64(b"Nobody inspects the spammish repetition") == 0xFBCEA83C8A378BF1
+    for n_words in range(5, 25):
+        words = np.random.default_rng(n_words).integers(2**64, size=n_words, dtype=np.uint64)
+        found = checksum(words)
+        words[CHECKSUM_WORD] = 0
+        assert found == checksum(words) == xxh64(words.tobytes())
 
 
 @needs_compilation

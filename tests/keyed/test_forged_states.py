@@ -29,7 +29,7 @@ def _with(state: bytes, place: int, content: bytes) -> bytes:
 
 def _as_long_as_it_says(adapter, state: bytes) -> bytes:
     *sizes, n_waiting = _HEADER.unpack_from(state)[2:9]
-    length = adapter._form.length(tuple(sizes)) + 8 * n_waiting * (adapter.shared.shape.n_features + 3)
+    length = adapter._form.length(tuple(sizes), n_waiting)
     return seal_state(state.ljust(length, b"\0")[:length])
 
 

@@ -108,7 +108,8 @@ def test_a_key_weighs_and_decides_to_the_bit_as_one_model_does(adapter):
         stack = adapter.runner.read([None], [state])[0]
         stack.coef[0] *= rng.uniform(0.9, 1.1)  # what the round did has been followed up already
         numbers, row = stack.numbers[:, 0], stack.singles[0].astype(np.float64)
-        is_moved, fitted = stack.is_moved[0], rounds.weights_of(stack, 0, stack.fitted[0])
+        is_moved = stack.is_moved[0]
+        fitted = rounds.weights_of(stack, 0, stack.fitted[0]) if is_moved else base
         pooled, shown, (weights, shrunk) = np.empty(n), np.empty(5), np.empty((2, n))
         evaluate_ratios(shared.reference.blocks, stack.coef[0], UNCUT, ratios)
         of_model = row, shared.shape.layout.places, N_CAUTIOUS, float(stack.holds[0]), stack.slot_ratios[0]

@@ -37,6 +37,7 @@ from accous.core.kernels_weights import (
     sum_of,
     weigh_by,
 )
+from accous.core.pool import hold_for
 
 # --- The numbers of a key
 
@@ -132,19 +133,21 @@ def score_rows_of_keys(
             probabilities[i, c] /= total
 
 
-@kernel(types.void, KEYS, IN3, IN1, float64, SINGLE3, IN2, OUT2, OUT3, OUT3)
-def restore_slots(
+@kernel(types.void, KEYS, IN3, IN1, float64, SINGLE3, IN2, OUT2, OUT1, OUT2, OUT3, OUT3)
+def restore_keys(
     keys: IntArray,
     blocks: FloatArray,
     cuts: FloatArray,
     uncut: float,
     slots: SingleArray,
     priors_by_used: FloatArray,
+    numbers: FloatArray,
+    holds: FloatArray,
     priors: FloatArray,
     factors: FloatArray,
     slot_ratios: FloatArray,
 ) -> None:
-    """Compute the ratios of the slots of some keys, what they multiply the shapes by, and the priors of the candidates.
+    """Compute what is not kept of some keys: ratios of slots, what they multiply shapes by, priors, and holds.
 
     Parameters
     ----------
@@ -154,7 +157,7 @@ def restore_slots(
     slots : array of shape (n_keys, n_slots, slot_width)
     priors_by_used : array of shape (n_slots + 1, n_candidates)
         By the number of slots in use; free ones come last.
-    priors, factors, slot_ratios : arrays
+    numbers, holds, priors, factors, slot_ratios : arrays
         Of `accous.core.many_keys.KeyStack`.
     """
     n_shapes, width = cuts.shape[0], slots.shape[2]
@@ -183,6 +186,7 @@ def restore_slots(
                     factors[key, slot, j] = shares[j] / means[j]
         for c in range(priors.shape[1]):
             priors[key, c] = priors_by_used[n_used, c]
+        holds[key] = hold_for(numbers[Number.EXCESS, key])
 
 
 # --- What follows a round of keys: weights of the reference, and what is due
@@ -196,7 +200,7 @@ _OF_LOOKS = types.UniTuple(float64, 5)
 
 @kernel(
     *(int64, KEYS, KEYS, IN1, IN3, IN1, IN1, float64, float64, types.Array(int64, 2, "C", readonly=True), KEYS, int64),
-    *(_OF_LOOKS, _RULES, OUT2, OUT2, SINGLE2, OUT1, OUT1, OUT3, SINGLE2, SINGLE2, FLAGS, FLAGS, IN1, OUT2, OUT2, OUT2),
+    *(_OF_LOOKS, _RULES, OUT2, OUT2, SINGLE2, OUT1, OUT1, OUT3, SINGLE2, SINGLE2, FLAGS, FLAGS, OUT2, OUT2, OUT2),
     COUNTS,
 )
 def settle_keys(
@@ -223,7 +227,6 @@ def settle_keys(
     checked: SingleArray,
     is_moved: Any,
     is_checked: Any,
-    base_weighing: FloatArray,
     weights: FloatArray,
     shrunk: FloatArray,
     weighing: FloatArray,
@@ -272,8 +275,6 @@ def settle_keys(
     fitted, checked : arrays of shape (n_keys, n_weighing)
         What the weights of the last fit, and those of the last comparison were made of.
     is_moved, is_checked : arrays of shape (n_keys,)
-    base_weighing : array of shape (n_weighing,)
-        What the base weights are made of.
     weights, shrunk : arrays of shape (n_keys, n_reference)
         Importance weights, and the same moved towards the base weights.
     weighing : array of shape (n_keys, n_weighing)
@@ -352,8 +353,6 @@ def settle_keys(
         if numbers[Number.SHARE, key] == 0.0 or is_off > 0.0:
             _fall_back(numbers, key, held_at_rest)
             is_moved[key] = is_checked[key] = False
-            for j in range(of_fit.shape[0]):
-                of_fit[j] = base_weighing[j]
             all_due |= due[h]
             continue
         shrink_to(weights[key], base, share, shrunk[key])

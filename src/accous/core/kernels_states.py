@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import boolean, float32, float64, int32, int64, types
+from numba import boolean, float32, float64, int32, int64, types, uint8, uint64
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray, IntArray
@@ -24,16 +24,67 @@ from accous.core.compiled import (
     merged,
 )
 
-# --- Compiled reading and writing of states: between the numbers of keys, as they are stored, and their arrays
+# --- The checksum of a state: XXH64 with seed 0 of all its words but the checksum itself, which counts as 0
 
 
 N_HEADER_WORDS = 5  # of eight bytes
 N_SIZES = 6
-_WORDS = tuple(types.Array(kind, 1, "C", readonly=True) for kind in (float64, float32, int32))
-_ROOM = tuple(types.Array(kind, 2, "C") for kind in (float64, float32, int32))
+N_MARKS = 3  # of a waiting row: time, number, whether it was predicted
+CHECKSUM_WORD = 2
+_SIZES_AT, _WAITING_AT = 6, 12  # in bytes
+_P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
+_P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
+_BITS, _ZERO, _WORD = np.uint64(64), np.uint64(0), np.uint64(8)
+_WORDS_IN = types.Array(uint64, 1, "C", readonly=True)
+Words = NDArray[np.uint64]
+
+
+@kernel(uint64, _WORDS_IN)
+def checksum(words: Words) -> int:
+    """Return the checksum of a state, given as words of eight bytes."""
+    return _checksum(words)
+
+
+@merged
+def _checksum(words: Words) -> Any:
+    n_words = words.shape[0]
+    a, b, c, d = _P1 + _P2, _P2, _ZERO, _ZERO - _P1
+    for i in range(0, n_words // 4 * 4, 4):
+        a = _mix(a, words[i])
+        b = _mix(b, words[i + 1])
+        c = _mix(c, words[i + CHECKSUM_WORD] if i > 0 else _ZERO)
+        d = _mix(d, words[i + 3])
+    found = _turn(a, np.uint64(1)) + _turn(b, np.uint64(7)) + _turn(c, np.uint64(12)) + _turn(d, np.uint64(18))
+    for lane in (a, b, c, d):
+        found = (found ^ _mix(_ZERO, lane)) * _P1 + _P4
+    found += _WORD * np.uint64(n_words)
+    for i in range(n_words // 4 * 4, n_words):
+        found = _turn(found ^ _mix(_ZERO, words[i]), np.uint64(27)) * _P1 + _P4
+    found = (found ^ (found >> np.uint64(33))) * _P2
+    found = (found ^ (found >> np.uint64(29))) * _P3
+    return found ^ (found >> np.uint64(32))
+
+
+@inlined
+def _mix(lane: Any, word: Any) -> Any:
+    return _turn(lane + word * _P2, np.uint64(31)) * _P1
+
+
+@inlined
+def _turn(word: Any, bits: Any) -> Any:
+    return (word << bits) | (word >> (_BITS - bits))
+
+
+# --- Compiled reading and writing of states: between the numbers of keys, as they are stored, and their arrays
+
+
+_BYTES_IN = types.Array(uint8, 1, "C", readonly=True)
+_VIEWS = tuple(types.Array(kind, 1, "C", readonly=True) for kind in (float64, float32, int32, uint64, uint8))
+_ROOM = tuple(types.Array(kind, 1, "C") for kind in (float64, float32, int32, uint64, uint8))
 _FLAGS = types.Array(boolean, 1, "C")
 _SINGLE_LIMITS = types.Array(float32, 2, "C", readonly=True)
 _RANGES = types.Array(int64, 2, "C", readonly=True)
+_SIZES = types.Array(int64, 2, "C")
 _OF_STACK = (
     *(OUT2, OUT2, OUT2, OUT2, OUT3),
     *(SINGLE2, SINGLE3, SINGLE3, SINGLE3, SINGLE2, types.Array(int32, 3, "C")),
@@ -43,16 +94,20 @@ _OF_STACK = (
 
 
 @kernel(
-    *(int64, KEYS, _RANGES, KEYS, *_WORDS, IN2, IN2, _SINGLE_LIMITS, _RANGES),
-    *(float64, float64, float64, float64, int64, *_OF_STACK),
+    *(int64, KEYS, KEYS, KEYS, *_VIEWS, _BYTES_IN, _SIZES, IN2, IN2, _SINGLE_LIMITS, _RANGES),
+    *(float64, float64, float64, float64, int64, int64, *_OF_STACK),
 )
 def read_states(
     keys: IntArray,
-    sizes: IntArray,
     begins: IntArray,
+    lengths: IntArray,
     doubles: FloatArray,
     singles: SingleArray,
     integers: NDArray[np.int32],
+    words: Words,
+    content: NDArray[np.uint8],
+    header: NDArray[np.uint8],
+    sizes: IntArray,
     of_numbers: FloatArray,
     orders: FloatArray,
     of_parts: SingleArray,
@@ -62,6 +117,7 @@ def read_states(
     largest_single: float,
     rounding: float,
     min_interval: int,
+    most_rows: int,
     numbers: FloatArray,
     coef: FloatArray,
     log_potentials: FloatArray,
@@ -81,18 +137,20 @@ def read_states(
     is_moved: Any,
     is_checked: Any,
 ) -> int:
-    """Copy the stored numbers of some keys; in numpy, a dozen small copies of one key take longer than its round.
+    """Check the stored states of some keys, and copy their numbers.
 
     Parameters
     ----------
     keys : array of shape (n_states,)
-    sizes : array of shape (n_states, N_SIZES)
-        Learners, slots, visits and sizes of a change that are stored, and whether a predictor and what its weights
-        were made of is, and what those of a comparison were.
-    begins : array of shape (n_states,)
-        Where each state begins, in words of eight bytes.
-    doubles, singles, integers : arrays
+    begins, lengths : arrays of shape (n_states,)
+        Where each state begins, and how long it is, in words of eight bytes.
+    doubles, singles, integers, words, content : arrays
         All states, one after the other, as numbers of each type.
+    header : array of shape (40,)
+        Its bytes are those of each state, but for the sizes, the waiting rows and the checksum.
+    sizes : array of shape (n_states, N_SIZES + 1)
+        Written: learners, slots, visits and sizes of a change that are stored, whether a predictor and what its weights
+        were made of is, and what those of a comparison were; and the number of waiting rows.
     of_numbers : array of shape (4, n_numbers)
         Lowest and highest values, and 1 for numbers that may be NaN, and for those that are whole.
     orders : array of shape (n_orders, 3)
@@ -104,26 +162,47 @@ def read_states(
     radius, largest, largest_single, rounding : float
         The largest coordinate of a theta, the largest other numbers of either precision, and how far shares and their
         sums may be off.
-    min_interval : int
+    min_interval, most_rows : int
+        The shortest interval, and how many new rows a key has at most, which each may be a round.
     numbers, coef, log_potentials, squares, predictors, parts, coefs, triangles, slots, changes, visits : arrays
         Of `accous.core.many_keys.KeyStack`, like all that follow.
 
     Returns
     -------
     int
-        The first state that has a count or number that no rounds lead to, which is read in part; -1 for none.
+        -1 if all went well. Room for how many learners is needed, plus n_states, if there is less. Otherwise the first
+        state that is damaged, foreign or impossible, which is read in part.
     """
     n_numbers, n_coefs = numbers.shape[0], coef.shape[1]
+    of_sizes = n_coefs + triangles.shape[2], slots.shape[2], 3, 1, fitted.shape[1], fitted.shape[1]
+    needed = 0
+    for s in range(keys.shape[0]):
+        begin = begins[s]
+        for i in range(N_SIZES):
+            sizes[s, i] = content[8 * begin + _SIZES_AT + i]
+        n_waiting = sizes[s, N_SIZES] = integers[2 * begin + _WAITING_AT // 4]
+        n_doubles = N_HEADER_WORDS + n_numbers + n_coefs + 2 * sizes[s, 0]
+        n_doubles += sizes[s, 4] * predictors.shape[1] * predictors.shape[2]
+        n_singles = parts.shape[1]
+        for i in range(N_SIZES):
+            n_singles += sizes[s, i] * of_sizes[i]
+        n_words = n_doubles + (n_singles + 1) // 2 + n_waiting * (predictors.shape[2] - 1 + N_MARKS)
+        is_whole = n_waiting >= 0 and n_words == lengths[s]
+        for i in range(8 * N_HEADER_WORDS):
+            is_free = _SIZES_AT <= i < 8 * CHECKSUM_WORD + 8
+            is_whole &= is_free or content[8 * begin + i] == header[i]
+        first = doubles[begin + N_HEADER_WORDS : begin + N_HEADER_WORDS + n_numbers]
+        is_whole = is_whole and _checksum(words[begin : begin + n_words]) == words[begin + CHECKSUM_WORD]
+        if not is_whole or not _are_numbers(first, of_numbers, orders):
+            return s
+        needed = max(needed, _count_learners(np.int64(first[0]) + n_waiting + most_rows + 1, min_interval))
+    if needed > coefs.shape[1]:
+        return keys.shape[0] + needed
     for s in range(keys.shape[0]):
         key, at = keys[s], begins[s] + N_HEADER_WORDS
         n_here, n_used, n_seen, n_looks = sizes[s, 0], sizes[s, 1], sizes[s, 2], sizes[s, 3]
         first = doubles[at : at + n_numbers]
-        if not _are_numbers(first, of_numbers, orders):
-            return s
-        next_round, n_active = np.int64(first[0]) + 1, 0
-        while next_round >= min_interval:
-            next_round >>= 1
-            n_active += 1
+        n_active = _count_learners(np.int64(first[0]) + 1, min_interval)
         if n_here != n_active or n_here > coefs.shape[1] or n_used > slots.shape[1]:
             return s
         if n_seen > visits.shape[1] or n_looks > changes.shape[1] or max(sizes[s, 4], sizes[s, 5]) > 1:
@@ -189,6 +268,15 @@ def read_states(
     return -1
 
 
+@inlined
+def _count_learners(this_round: int, min_interval: int) -> int:
+    n_active = 0
+    while this_round >= min_interval:
+        this_round >>= 1
+        n_active += 1
+    return n_active
+
+
 @merged
 def _are_numbers(numbers: FloatArray, limits: FloatArray, orders: FloatArray) -> bool:
     """Whether the numbers of a key are within their limits, whole, and in order."""
@@ -234,12 +322,18 @@ def _are_shares(shares: SingleArray, rounding: float) -> bool:
     return abs(total - 1.0) <= rounding
 
 
-@kernel(types.void, *_ROOM, types.Array(int64, 2, "C"), *_OF_STACK)
+@kernel(types.void, *_ROOM, _BYTES_IN, IN2, KEYS, KEYS, COUNTS, *_OF_STACK)
 def write_states(
     doubles: FloatArray,
     singles: SingleArray,
     integers: NDArray[np.int32],
-    sizes: IntArray,
+    words: Words,
+    content: NDArray[np.uint8],
+    header: NDArray[np.uint8],
+    rows: FloatArray,
+    firsts: IntArray,
+    lasts: IntArray,
+    ends: IntArray,
     numbers: FloatArray,
     coef: FloatArray,
     log_potentials: FloatArray,
@@ -259,53 +353,67 @@ def write_states(
     is_moved: Any,
     is_checked: Any,
 ) -> None:
-    """Write the numbers of all keys of a stack, each into its row of the room, behind a header that is left alone.
+    """Write the states of all keys of a stack, one after the other.
 
     Parameters
     ----------
-    doubles, singles, integers : arrays
-        Views of the same room, one row for each key.
-    sizes : array of shape (n_keys, N_SIZES + 1)
-        Written: as in ``read_states``, and then the words of eight bytes in all.
+    doubles, singles, integers, words, content : arrays
+        Views of the same room.
+    header : array of shape (40,)
+        As in ``read_states``.
+    rows : array of shape (n_rows, n_features + N_MARKS)
+    firsts, lasts : arrays of shape (n_keys,)
+        Which of them wait for a round of each key.
+    ends : array of shape (n_keys,)
+        Written: where each state ends, in words of eight bytes.
     numbers, ... : arrays
         As in ``read_states``.
     """
-    merged_at = slots.shape[2] - 2
+    merged_at, begin = slots.shape[2] - 2, 0
     for key in range(coef.shape[0]):
-        n_used = slots.shape[1]
+        n_here, n_used, n_waiting = n_learners[key], slots.shape[1], lasts[key] - firsts[key]
         while n_used > 0 and slots[key, n_used - 1, merged_at] == 0.0:
             n_used -= 1
-        sizes[key, 0], sizes[key, 1], sizes[key, 2] = n_learners[key], n_used, n_visits[key]
-        sizes[key, 3], sizes[key, 4], sizes[key, 5] = n_changes[key], int(is_moved[key]), int(is_checked[key])
-        row, at, n_here = doubles[key], N_HEADER_WORDS, n_learners[key]
+        for i in range(8 * N_HEADER_WORDS):
+            content[8 * begin + i] = header[i]
+        flags = int(is_moved[key]), int(is_checked[key])
+        sizes = n_here, n_used, n_visits[key], n_changes[key], *flags
+        for i in range(N_SIZES):
+            content[8 * begin + _SIZES_AT + i] = sizes[i]
+        integers[2 * begin + _WAITING_AT // 4] = n_waiting
+        at = begin + N_HEADER_WORDS
         for i in range(numbers.shape[0]):
-            row[at + i] = numbers[i, key]
-        at = _append(row, at + numbers.shape[0], coef[key])
-        at = _append(row, at, log_potentials[key, :n_here])
-        at = _append(row, at, squares[key, :n_here])
+            doubles[at + i] = numbers[i, key]
+        at = _append(doubles, at + numbers.shape[0], coef[key])
+        at = _append(doubles, at, log_potentials[key, :n_here])
+        at = _append(doubles, at, squares[key, :n_here])
         if is_moved[key]:
             for c in range(predictors.shape[1]):
-                at = _append(row, at, predictors[key, c])
-        at = _append(singles[key], 2 * at, parts[key])
+                at = _append(doubles, at, predictors[key, c])
+        at = _append(singles, 2 * at, parts[key])
         for learner in range(n_here):
-            at = _append(singles[key], at, coefs[key, learner])
+            at = _append(singles, at, coefs[key, learner])
         for learner in range(n_here):
-            at = _append(singles[key], at, triangles[key, learner])
+            at = _append(singles, at, triangles[key, learner])
         for slot in range(n_used):
-            at = _append(singles[key], at, slots[key, slot])
-        at = _append(singles[key], at, changes[key, : n_changes[key]])
+            at = _append(singles, at, slots[key, slot])
+        at = _append(singles, at, changes[key, : n_changes[key]])
         for visit in range(n_visits[key]):
             for i in range(3):
-                integers[key, at] = visits[key, visit, i]
+                integers[at] = visits[key, visit, i]
                 at += 1
         if is_moved[key]:
-            at = _append(singles[key], at, fitted[key])
+            at = _append(singles, at, fitted[key])
         if is_checked[key]:
-            at = _append(singles[key], at, checked[key])
+            at = _append(singles, at, checked[key])
         if at % 2 > 0:
-            singles[key, at] = 0.0
+            singles[at] = 0.0
             at += 1
-        sizes[key, N_SIZES] = at // 2
+        at //= 2
+        for row in range(firsts[key], lasts[key]):
+            at = _append(doubles, at, rows[row])
+        words[begin + CHECKSUM_WORD] = _checksum(words[begin:at])
+        ends[key] = begin = at
 
 
 @inlined

@@ -11,8 +11,9 @@ import numpy as np
 from accous.arrays import FloatArray, IntArray
 from accous.core.compiled import AnyFloats, SingleArray
 from accous.core.ensemble import EnsembleSettings, NarrowReference
-from accous.core.kernels_keys import Number, restore_slots, settle_keys
+from accous.core.kernels_keys import Number, restore_keys, settle_keys
 from accous.core.kernels_pool import pool_reference
+from accous.core.kernels_states import N_HEADER_WORDS
 from accous.core.pool import (
     LARGEST_MOVE,
     LEAST_ROWS,
@@ -87,6 +88,16 @@ class KeyShape:
         """Numbers that a slot keeps: theta, shares of the shapes, looks merged, and use."""
         return self.n_coefs + N_SHAPES + 2
 
+    def count_words(self, sizes: tuple[int, ...]) -> int:
+        """Return the length of a state without waiting rows, in words of eight bytes; see ``read_states``."""
+        n_learners, n_slots, n_visits, n_changes, is_moved, is_checked = sizes
+        doubles = N_HEADER_WORDS + N_NUMBERS + self.n_coefs + 2 * n_learners
+        doubles += is_moved * self.n_scores * (self.n_features + 1)
+        singles = self.layout.length + n_learners * (self.n_coefs + self.n_triangle)
+        singles += n_slots * self.slot_width + n_changes + 3 * n_visits
+        singles += (is_moved + is_checked) * self.n_weighing
+        return doubles + (singles + 1) // 2
+
     @cached_property
     def layout(self) -> Layout:
         """Where each part in single precision lies in the row of a key."""
@@ -130,7 +141,7 @@ class KeyStack:
     predictors : array of shape (n_keys, n_scores, n_features + 1)
         The adapted predictor; that of a key that has not moved is the fixed one.
     fitted, checked : arrays of shape (n_keys, n_weighing)
-        What the weights of the last fit, and those of the last comparison were made of.
+        What the weights of the last fit, and those of the last comparison were made of, if there was one.
     n_learners, n_visits, n_changes : arrays of shape (n_keys,)
         How many of them are in use.
     is_moved, is_checked : arrays of shape (n_keys,)
@@ -144,6 +155,8 @@ class KeyStack:
         latter are made of.
     factors, slot_ratios : arrays of shape (n_keys, n_slots, ...)
         What each slot multiplies the shapes by, and its ratio of the reference.
+    room : array
+        For the largest states that these keys can have without waiting rows.
     """
 
     shape: KeyShape
@@ -173,6 +186,7 @@ class KeyStack:
     weighing: FloatArray
     factors: FloatArray
     slot_ratios: FloatArray
+    room: FloatArray
 
     def __len__(self) -> int:
         return len(self.coef)
@@ -243,6 +257,7 @@ class KeyStack:
 def make_stack(shape: KeyShape, n_keys: int, most_learners: int) -> KeyStack:
     """Return a stack of zeros."""
     d, n_slots = shape.n_coefs, shape.n_slots
+    most = most_learners, n_slots, MOST_VISITS * n_slots, shape.most_changes, 1, 1
     return KeyStack(
         shape=shape,
         numbers=np.zeros((N_NUMBERS, n_keys)),
@@ -271,6 +286,7 @@ def make_stack(shape: KeyShape, n_keys: int, most_learners: int) -> KeyStack:
         weighing=np.empty((n_keys, shape.n_weighing)),
         factors=np.zeros((n_keys, n_slots, N_SHAPES)),
         slot_ratios=np.zeros((n_keys, n_slots, shape.n_reference)),
+        room=np.empty(n_keys * shape.count_words(most)),
     )
 
 
@@ -291,8 +307,6 @@ class KeyRounds(CompiledRound):
         Of its rows.
     max_ratio : float
     shape : KeyShape
-    base_weighing : array of shape (n_weighing,)
-        What the base weights are made of.
     rules : tuple of float
         See `accous.core.kernels_keys.settle_keys`, like the next one.
     of_inputs : tuple of float
@@ -307,7 +321,6 @@ class KeyRounds(CompiledRound):
         base_weight: FloatArray,
         max_ratio: float,
         shape: KeyShape,
-        base_weighing: FloatArray,
         rules: tuple[float, ...],
         of_inputs: tuple[float, float],
     ) -> None:
@@ -317,7 +330,7 @@ class KeyRounds(CompiledRound):
         self._shape, self._of_looks = shape, (LEAST_ROWS, LARGEST_MOVE, LONGEST_LOOK, *of_inputs)
         self._base, self._max_ratio = np.ascontiguousarray(base_weight), max_ratio
         self._look_places = np.array([shape.layout.parts[name][0] for name in ("look_coef", "look_proportions")])
-        self._base_weighing, self._rules = base_weighing, rules
+        self._rules = rules
         # By the number of slots in use: free ones come last.
         self._priors = np.array([prior_of(np.arange(shape.n_slots) < n) for n in range(shape.n_slots + 1)])
 
@@ -344,17 +357,10 @@ class KeyRounds(CompiledRound):
             stack.triangles[keys, 0] = np.where(rows == columns, self.settings.ridge, 0.0)
             stack.log_potentials[keys, 0] = -self.log_counts[1]
 
-    def restore(self, stack: KeyStack) -> None:
-        """Compute what is not kept from what is."""
-        self.restore_slots(stack, np.arange(len(stack)))
-        stack.holds[:] = 0.0
-        for key in (stack.numbers[Number.EXCESS] > 0.0).nonzero()[0].tolist():
-            stack.holds[key] = hold_for(float(stack.numbers[Number.EXCESS, key]))
-
-    def restore_slots(self, stack: KeyStack, keys: IntArray) -> None:
-        """Compute the ratios of the slots of some keys, and what follows from the number of slots in use."""
-        targets = stack.priors, stack.factors, stack.slot_ratios
-        restore_slots(keys, self._reference.blocks, self.cuts, UNCUT, stack.slots, self._priors, *targets)
+    def restore(self, stack: KeyStack, keys: IntArray) -> None:
+        """Compute what is not kept of some keys from what is."""
+        targets = stack.numbers, stack.holds, stack.priors, stack.factors, stack.slot_ratios
+        restore_keys(keys, self._reference.blocks, self.cuts, UNCUT, stack.slots, self._priors, *targets)
 
     def settle(self, stack: KeyStack, keys: IntArray, starts: IntArray, is_long: FloatArray) -> tuple[int, IntArray]:
         """Weigh the reference by the pooled ratio of some keys after their round, and say what is due.
@@ -376,7 +382,7 @@ class KeyRounds(CompiledRound):
         of_rounds = keys, starts, is_long, self._reference.blocks, self.cuts, self._base, UNCUT, self._max_ratio
         of_looks = self._places, self._look_places, N_CAUTIOUS, self._of_looks, self._rules
         of_keys = stack.numbers, stack.coef, stack.singles, stack.surprises, stack.holds, stack.slot_ratios
-        of_fits = stack.fitted, stack.checked, stack.is_moved, stack.is_checked, self._base_weighing
+        of_fits = stack.fitted, stack.checked, stack.is_moved, stack.is_checked
         weights = stack.weights, stack.shrunk, stack.weighing
         return settle_keys(*of_rounds, *of_looks, *of_keys, *of_fits, *weights, due), due
 
@@ -464,7 +470,7 @@ def _remember(stack: KeyStack, key: int, look: LookSums, last_round: int, rounds
         slots = slots.put(put, look.coef, shares, is_same=is_same)
         stack.slot_coefs[key], stack.slot_shares[key] = slots.coefs, slots.shares
         stack.n_merged[key] = slots.n_merged
-        rounds.restore_slots(stack, np.array([key]))
+        rounds.restore(stack, np.array([key]))
         if not is_same:
             filters = _filters(stack, key).without(N_SHAPES + put, stack.priors[key])
             for name in ("posteriors", "counts", "proportions"):

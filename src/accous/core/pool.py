@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from accous.arrays import BoolArray, FloatArray, IntArray, to_plain
+from accous.core.compiled import shared
 from accous.core.ensemble import Reference
 from accous.core.kernels_pool import filter_batches, measure_look, pool_reference, pool_rows
 
@@ -585,6 +586,7 @@ def excess_after(excess: float, look: LookSums) -> float:
     return excess + smoothing * (look.log_likelihood - divergence - excess)
 
 
+@shared
 def hold_for(excess: float) -> float:
     """Return how far to hold the pool back: 0 up to an excess of 0.6, and 1 from 0.8 on.
 

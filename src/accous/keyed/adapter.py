@@ -259,6 +259,7 @@ class KeyRunner:
         self._fixed = shared.fixed.coefs[None]
         none = np.empty(0, dtype=np.int64)
         self._no_rows = KeyedRows(np.empty((0, shared.shape.n_features)), np.empty(0), none, none > 0, none)
+        self._no_matrix = self._no_rows.to_matrix()
         # A few stacks that no call uses now, by their number of keys. A call takes one out, and puts it back.
         self._spare: dict[int, KeyStack] = {}
 
@@ -306,24 +307,20 @@ class KeyRunner:
         self, names: list[Any], states: list[bytes | None], most_rows: int = 0
     ) -> tuple[KeyStack, list[KeyedRows]]:
         """Return keys as a stack, with room for the rounds that so many rows per key can make, and the waiting rows."""
-        shared, form = self._shared, self._form
+        shared, n_keys = self._shared, len(states)
+        stack = self._empty_stack(n_keys, count_learners(most_rows + 1, shared.min_interval))
         known = [key for key, state in enumerate(states) if state is not None]
-        stored = [bytes(state) for state in states if state is not None]
-        known_names = [names[key] for key in known]
-        headers = [form.header(*each) for each in zip(stored, known_names, strict=True)]
-        most_rounds = most_rows + 1 + max((each.n_rounds + each.n_waiting for each in headers), default=0)
-        stack = self._empty_stack(len(states), count_learners(most_rounds, shared.min_interval))
-        waiting = [self._no_rows] * len(states)
+        waiting = [self._no_rows] * n_keys
         if known:
-            keys = np.array(known)
-            rows = form.unpack(stored, headers, stack, keys, known_names)
+            stored = [bytes(state) for state in states if state is not None]
+            known_names, keys = [names[key] for key in known], np.array(known)
+            stack, rows = self._form.unpack(stored, known_names, most_rows, stack, keys)
             for key, matrix in zip(known, rows, strict=True):
-                if len(matrix):
+                if matrix is not None:
                     waiting[key] = KeyedRows.from_matrix(matrix)
-            stack.fitted[keys[~stack.is_moved[keys]]] = shared.base_weighing
-        if len(known) < len(states):
+        if len(known) < n_keys:
             self._start(stack, np.array([key for key, state in enumerate(states) if state is None]))
-        shared.rounds.restore(stack)
+        shared.rounds.restore(stack, np.arange(n_keys))
         return stack, waiting
 
     def _empty_stack(self, n_keys: int, n_learners: int) -> KeyStack:
@@ -341,7 +338,6 @@ class KeyRunner:
         stack.clear(keys)
         self._shared.rounds.start(stack, keys)
         start_fits(self._shared, stack, keys)
-        stack.fitted[keys] = self._shared.base_weighing
         for number in (Number.NEWEST_TIME, Number.CLOSED_TIME, Number.ROUND_TIME):
             stack.numbers[number, keys] = np.nan
 
@@ -432,7 +428,9 @@ class KeyRunner:
         for number, of_rows in zip(faded, (np.ones(len(X)), outcome.class_numbers != truths, gains), strict=True):
             numbers[number] += np.bincount(owners, of_rows, len(stack))
         numbers[Number.LABELS_ROW] = numbers[Number.N_ROWS]
-        after = self._form.pack(stack, [each.to_matrix().tobytes() for each in waiting])
+        ends = np.cumsum([len(each) for each in waiting])
+        firsts = np.concatenate(([0], ends[:-1]))
+        after = self._form.pack(stack, join_rows(waiting).to_matrix(), firsts, ends)
         self._put_back(stack)
         return after
 
@@ -442,13 +440,11 @@ class KeyRunner:
         if starts[-1]:
             self._predict(stack, keys, starts, rows.X[indices], indices, outcome)
         is_out = ~rows.is_predicted & (outcome.rounds > 0)
-        ends, lasts = plan.ends.tolist(), plan.offsets[1:].tolist()
-        waiting = [b""] * len(stack)
-        if ends != lasts:
+        matrix, ends, lasts = self._no_matrix, plan.ends, plan.offsets[1:]
+        if (ends < lasts).any():
             matrix = KeyedRows(rows.X, rows.times, rows.numbers, outcome.rounds > 0, rows.positions).to_matrix()
-            waiting = [matrix[start:end].tobytes() for start, end in zip(ends, lasts, strict=True)]
         result = ChunkResult(
-            self._form.pack(stack, waiting),
+            self._form.pack(stack, matrix, ends, lasts),
             rows,
             owners,
             outcome.rounds,

@@ -53,8 +53,6 @@ class SharedModel:
         The one that the model has learned from labels; ``first_odds`` are those of its weight for a key without labels.
     classes, label_classes : arrays
         Of the reference, and of the predictor that learned too.
-    base_weighing : array of shape (n_weighing,)
-        What the base weights are made of.
     """
 
     def __init__(self, model: Any) -> None:
@@ -91,7 +89,6 @@ class SharedModel:
         )
         self.max_ratio = float(self.ratio.max_ratio)
         settings = self.ratio.rounds_.settings
-        self.base_weighing = np.concatenate((settings.neutral, [1.0], np.zeros(self.shape.n_candidates)))
         self.rounds = KeyRounds(
             settings,
             gradient_reference,
@@ -99,7 +96,6 @@ class SharedModel:
             self.rules.base_weight,
             self.max_ratio,
             self.shape,
-            self.base_weighing,
             rules_of_keys(self.rules),
             (ROUNDS_BETWEEN_LOOKS, ROUND_DECAY),
         )

@@ -2,7 +2,7 @@
 
 ::
 
-    header     4s magic  H version  6B sizes  I waiting rows  I checksum  4x  16s fingerprint
+    header     4s magic  H version  6B sizes  I waiting rows  Q checksum  16s fingerprint
     float64    numbers, theta, potentials and squared margins of the learners, adapted predictor
     float32    singles, thetas and triangles of the learners, slots in use, sizes of a change in progress
     int32      visits of the slots
@@ -10,7 +10,7 @@
     float64    waiting rows
 
 All numbers are little-endian. The six sizes are learners, slots, visits and sizes of a change, and whether the
-predictor has moved and was compared. The checksum is a CRC-32 of everything else.
+predictor has moved and was compared. The checksum is the XXH64 of everything, with 0 in its own place.
 
 Anybody can compute a checksum, so a state is believed only if every count fits the model and every number lies within
 its limits: compiled code relies on both.
@@ -20,30 +20,22 @@ from __future__ import annotations
 
 import math
 import struct
-import zlib
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray
 from accous.core.ensemble import EnsembleSettings
 from accous.core.kernels_keys import Number
-from accous.core.kernels_states import N_HEADER_WORDS, N_SIZES, read_states, write_states
-from accous.core.many_keys import N_NUMBERS, KeyShape, KeyStack
+from accous.core.kernels_states import N_HEADER_WORDS, N_MARKS, N_SIZES, checksum, read_states, write_states
+from accous.core.many_keys import N_NUMBERS, KeyShape, KeyStack, make_stack
 from accous.core.pool import LONGEST_LOOK
 from accous.exceptions import CheckpointError
 
-VERSION = 4
+VERSION = 5
 _MAGIC = b"ACKS"
-_HEADER = struct.Struct("<4sH6BII4x16s")
-_HEADER_AND_ROUND = struct.Struct("<4sH6BII4x16sd")
-_CHECKSUM_AT = 16
-_CHECKSUM = struct.Struct("<I")
-_NO_CHECKSUM = bytes(4)
+_HEADER = struct.Struct("<4sH6BIQ16s")
 _MOST_ROUNDS = 2.0**53
-_MOST_KNOWN_SIZES = 1024
-_N_MARKS = 3  # of a waiting row: time, number, whether it was predicted
-_NO_ROWS = np.empty((0, _N_MARKS))
 
 
 # --- What the numbers of a state can be
@@ -128,22 +120,6 @@ class _Limits:
 # --- Writing and reading
 
 
-class Header(NamedTuple):
-    """What is known of a state before its numbers are read.
-
-    Attributes
-    ----------
-    sizes : tuple of int
-        Learners, slots, visits and sizes of a change, and whether the predictor has moved and was compared.
-    n_waiting, n_rounds : int
-        Waiting rows, and rounds.
-    """
-
-    sizes: tuple[int, ...]
-    n_waiting: int
-    n_rounds: int
-
-
 class StateFormat:
     """Writes and reads the states of the keys of one model.
 
@@ -157,41 +133,34 @@ class StateFormat:
 
     def __init__(self, shape: KeyShape, settings: EnsembleSettings, fingerprint: bytes) -> None:
         self._shape, self._fingerprint, self._min_interval = shape, fingerprint, settings.min_interval
-        self._limits = _Limits(shape, settings.radius)
-        self._row_width = shape.n_features + _N_MARKS
-        # States of a few sizes come again and again.
-        self._known_lengths: dict[tuple[int, ...], int] = {}
+        self._header = np.frombuffer(_HEADER.pack(_MAGIC, VERSION, *(0,) * 8, fingerprint), dtype=np.uint8)
+        limits = _Limits(shape, settings.radius)
+        of_limits = limits.numbers, _ORDERS, limits.parts, limits.ranges, limits.radius, *_MOST, _ROUNDING
+        self._of_limits = (*of_limits, settings.min_interval)
 
-    def length(self, sizes: tuple[int, ...]) -> int:
-        """Return the bytes of a state of these sizes, but for its waiting rows."""
-        known = self._known_lengths.get(sizes)
-        if known is not None:
-            return known
-        shape, (n_learners, n_slots, n_visits, n_changes, is_moved, is_checked) = self._shape, sizes
-        doubles = N_HEADER_WORDS + N_NUMBERS + shape.n_coefs + 2 * n_learners
-        doubles += is_moved * shape.n_scores * (shape.n_features + 1)
-        singles = shape.layout.length + n_learners * (shape.n_coefs + shape.n_triangle)
-        singles += n_slots * shape.slot_width + n_changes + 3 * n_visits
-        singles += (is_moved + is_checked) * shape.n_weighing
-        if len(self._known_lengths) >= _MOST_KNOWN_SIZES:
-            self._known_lengths.clear()
-        self._known_lengths[sizes] = 8 * (doubles + (singles + 1) // 2)
-        return self._known_lengths[sizes]
+    def length(self, sizes: tuple[int, ...], n_waiting: int = 0) -> int:
+        """Return the bytes of a state of these sizes, with so many waiting rows."""
+        return 8 * (self._shape.count_words(sizes) + n_waiting * (self._shape.n_features + N_MARKS))
 
-    def pack(self, stack: KeyStack, waiting: list[bytes]) -> list[bytes]:
-        """Return the bytes of all keys of a stack, given those of the rows that wait for their round."""
-        most = stack.coefs.shape[1], stack.slots.shape[1], stack.visits.shape[1], stack.changes.shape[1], 1, 1
-        room = np.empty((len(stack), self.length(most) // 8))
-        sizes = np.empty((len(stack), N_SIZES + 1), dtype=np.int64)
-        views = room.view(np.float32), room.view(np.int32)
-        write_states(room, *views, sizes, *stack.stored)
-        content, width, found = room.reshape(-1).view(np.uint8).data, 8 * room.shape[1], []
-        for key, (rows, (*counts, n_words)) in enumerate(zip(waiting, sizes.tolist(), strict=True)):
-            start, n_rows = key * width, len(rows) // (8 * self._row_width)
-            _HEADER.pack_into(content, start, _MAGIC, VERSION, *counts, n_rows, 0, self._fingerprint)
-            of_key = content[start : start + 8 * n_words]
-            _CHECKSUM.pack_into(of_key, _CHECKSUM_AT, zlib.crc32(rows, zlib.crc32(of_key)))
-            found.append(bytes(of_key) + rows if rows else bytes(of_key))
+    def pack(self, stack: KeyStack, rows: FloatArray, firsts: IntArray, lasts: IntArray) -> list[bytes]:
+        """Return the bytes of all keys of a stack.
+
+        Parameters
+        ----------
+        stack : KeyStack
+        rows : array of shape (n_rows, n_features + N_MARKS)
+        firsts, lasts : arrays of shape (n_keys,)
+            Which rows of each key wait for their round.
+        """
+        room, ends = stack.room, np.empty(len(stack), dtype=np.int64)
+        if len(rows):
+            room = np.empty(room.size + rows.size)
+        views = (room.view(each) for each in (np.float32, np.int32, np.uint64, np.uint8))
+        write_states(room, *views, self._header, rows, firsts, lasts, ends, *stack.stored)
+        content, begin, found = room.data.cast("B"), 0, []
+        for end in (8 * ends).tolist():
+            found.append(bytes(content[begin:end]))
+            begin = end
         return found
 
     @staticmethod
@@ -206,77 +175,85 @@ class StateFormat:
         return n_seen, n_rounds
 
     def unpack(
-        self, states: list[bytes], headers: list[Header], stack: KeyStack, keys: IntArray, names: list[Any]
-    ) -> list[FloatArray]:
-        """Write states into the rows of some keys of a stack, and return the waiting rows of each.
+        self,
+        states: list[bytes],
+        names: list[Any],
+        most_rows: int,
+        stack: KeyStack,
+        keys: IntArray,
+    ) -> tuple[KeyStack, list[FloatArray | None]]:
+        """Write states into the places of some keys of a stack; return it, and the waiting rows of each, if any.
+
+        If the stack has too little room for learners, another one takes its place.
 
         Parameters
         ----------
         states : list of bytes
-        headers : list of Header
-            What ``header`` returns for each.
-        stack : KeyStack
-        keys : array of shape (n_states,)
         names : list
             What errors call the keys.
+        most_rows : int
+            New rows of a key, for whose rounds there is to be room.
+        stack : KeyStack
+        keys : array of shape (n_states,)
 
         Raises
         ------
         CheckpointError
-            If a count or a number is one that no rounds lead to.
+            If these are not the bytes of a state, belong to another model, were written by a newer accous, are damaged,
+            or hold a count or a number that no rounds lead to.
         """
-        sizes = np.array([header.sizes for header in headers], dtype=np.int64)
-        lengths = np.array([len(state) for state in states])
-        content = b"".join(states)  # compiled code reads numbers at the places where their type may lie
-        types, limits = (np.float64, np.float32, np.int32), self._limits
-        views = (np.frombuffer(content, dtype=each) for each in types)
-        of_limits = limits.numbers, _ORDERS, limits.parts, limits.ranges, limits.radius, *_MOST, _ROUNDING
-        begins = (np.cumsum(lengths) - lengths) // 8
-        bad = read_states(keys, sizes, begins, *views, *of_limits, self._min_interval, *stack.stored)
+        lengths, sizes = (
+            np.array([len(state) for state in states]),
+            np.empty((len(states), N_SIZES + 1), dtype=np.int64),
+        )
+        # Compiled code reads numbers at the places where their type may lie, and as many as there are at least.
+        is_odd = (lengths % 8 > 0) | (lengths < 8 * (N_HEADER_WORDS + N_NUMBERS))
+        if is_odd.any():
+            raise self._problem(states[int(is_odd.argmax())], names[int(is_odd.argmax())])
+        content, lengths = b"".join(states), lengths // 8
+        views = (np.frombuffer(content, dtype=each) for each in (np.float64, np.float32, np.int32, np.uint64, np.uint8))
+        of_states = keys, np.cumsum(lengths) - lengths, lengths, *views, self._header, sizes
+        bad = read_states(*of_states, *self._of_limits, most_rows, *stack.stored)
+        if bad >= len(states):
+            stack = make_stack(self._shape, len(stack), bad - len(states))
+            bad = read_states(*of_states, *self._of_limits, most_rows, *stack.stored)
         if bad >= 0:
-            raise impossible_state(names[bad])
-        return [
-            self._rows(*each) if each[1].n_waiting else _NO_ROWS for each in zip(states, headers, names, strict=True)
-        ]
+            raise self._problem(states[bad], names[bad])
+        counts = sizes[:, N_SIZES].tolist()
+        return stack, [self._rows(*each) if each[0] else None for each in zip(counts, states, names, strict=True)]
 
-    def _rows(self, state: bytes, header: Header, name: object) -> FloatArray:
+    def _rows(self, n_waiting: int, state: bytes, name: object) -> FloatArray:
         """Return the waiting rows of a state."""
-        rows = np.frombuffer(state, dtype=np.float64, offset=self.length(header.sizes)).reshape(-1, self._row_width)
+        width = self._shape.n_features + N_MARKS
+        rows = np.frombuffer(state, dtype=np.float64)[-n_waiting * width :].reshape(n_waiting, width)
         if not _are_rows(rows):
             raise impossible_state(name)
         return rows
 
-    def header(self, state: bytes, name: object) -> Header:
-        """Return what the header of a state says.
-
-        Raises
-        ------
-        CheckpointError
-            If these are not the bytes of a state, or belong to another model, or were written by a newer accous.
-        """
-        if len(state) < _HEADER_AND_ROUND.size or state[:4] != _MAGIC:
-            raise _foreign(state, _of_key(name))
-        _, version, *counts, n_waiting, checksum, fingerprint, n_rounds = _HEADER_AND_ROUND.unpack_from(state)
+    def _problem(self, state: bytes, name: object) -> CheckpointError:
+        """Return why a state is refused."""
+        if len(state) < _HEADER.size or state[:4] != _MAGIC:
+            return _foreign(state, _of_key(name))
+        _, version, *sizes, n_waiting, found, fingerprint = _HEADER.unpack_from(state)
         if version != VERSION:
-            raise CheckpointError(
+            return CheckpointError(
                 f"The state{_of_key(name)} has format {version}, and this accous reads format {VERSION}: use the accous"
                 " that wrote it, or pass None to start again."
             )
-        sizes, is_this_model = tuple(counts), fingerprint == self._fingerprint
-        is_whole = not is_this_model or len(state) == self.length(sizes) + 8 * n_waiting * self._row_width
-        start = zlib.crc32(_NO_CHECKSUM, zlib.crc32(state[:_CHECKSUM_AT]))
-        if not is_whole or zlib.crc32(memoryview(state)[_CHECKSUM_AT + 4 :], start) != checksum:
-            raise CheckpointError(
+        is_this_model = fingerprint == self._fingerprint
+        is_whole = len(state) % 8 == 0 and checksum(np.frombuffer(state, dtype=np.uint64)) == found
+        if not is_whole or (is_this_model and len(state) != self.length(tuple(sizes), n_waiting)):
+            return CheckpointError(
                 f"The state{_of_key(name)} is torn or was changed: its checksum does not fit its {len(state)} bytes. "
                 "Go back to an earlier state, or pass None to start again."
             )
         if not is_this_model:
-            raise CheckpointError(
+            return CheckpointError(
                 f"The state{_of_key(name)} belongs to another model or to other settings of KeyedAdapter (fingerprint "
                 f"{fingerprint.hex()[:12]}, not {self._fingerprint.hex()[:12]}): load the model that it was made with, "
                 "or pass None to start again with this one."
             )
-        return Header(sizes, n_waiting, _count(n_rounds))
+        return impossible_state(name)
 
 
 def _count(number: float) -> int:
@@ -285,7 +262,7 @@ def _count(number: float) -> int:
 
 def _are_rows(waiting: FloatArray) -> bool:
     """Whether the values of waiting rows are numbers, and their times, if they have some."""
-    return bool(np.isfinite(waiting[:, :-_N_MARKS]).all()) and not (np.abs(waiting[:, -_N_MARKS]) > _LARGEST).any()
+    return bool(np.isfinite(waiting[:, :-N_MARKS]).all()) and not (np.abs(waiting[:, -N_MARKS]) > _LARGEST).any()
 
 
 def impossible_state(name: object) -> CheckpointError:
