@@ -115,7 +115,7 @@ def test_a_key_weighs_and_decides_to_the_bit_as_one_model_does(adapter):
         of_model = row, shared.shape.layout.places, N_CAUTIOUS, float(stack.holds[0]), stack.slot_ratios[0]
         pool_in_use(ratios.reshape(-1), rounds.cuts, *of_model, np.empty(12), np.empty(12), np.empty(n), pooled)
         of_fits = base, fitted, base, float(numbers[Number.STRENGTH])
-        weigh_reference(base, np.minimum(pooled, shared.max_ratio), *of_fits, weights, shrunk, shown)
+        weigh_reference(base, pooled, shared.max_ratio, *of_fits, weights, shrunk, shown)
         _, due = rounds.settle(stack, none[:1], none, np.empty(0))
         assert stack.weights[0].tobytes() == weights.tobytes()
         assert numbers[Number.EFFECTIVE_ROWS] == shown[1]

@@ -22,7 +22,6 @@ from accous.core.compiled import (
     SINGLE2,
     SINGLE3,
     SingleArray,
-    inlined,
     kernel,
     merged,
 )
@@ -30,6 +29,7 @@ from accous.core.kernels_pool import hold_back, mix_all, mix_candidates
 from accous.core.kernels_rows import BLOCK, evaluate_at, evaluate_two_at
 from accous.core.kernels_weights import (
     count_effective,
+    cut_to,
     half_change,
     is_comparison_due,
     is_fit_due,
@@ -338,8 +338,8 @@ def settle_keys(
             for c in range(n_all):
                 of_cautious = np.float64(row[places[1, 3] + c]) if c < n_cautious else 0.0
                 now[n_coefs + c] = (1.0 - hold) * now[n_coefs + c] + hold * of_cautious
-        _cut(pooled, max_ratio)
-        weigh_by(base, total, pooled, base, weights[key])
+        cut_to(pooled, max_ratio, other)
+        weigh_by(base, total, other, base, weights[key])
         n_effective = count_effective(weights[key])
         strength = numbers[Number.STRENGTH, key] if has_safeguards > 0.0 else 0.0
         share = now[n_coefs + n_all] = n_effective / (n_effective + strength)
@@ -379,8 +379,8 @@ def settle_keys(
                 for c in range(n_all):
                     shares[c] = made_of[n_coefs + c]
                 mix_all(first if k == 0 else second, cuts, shares, of_slots, means, other)
-                _cut(other, max_ratio)
-                weigh_by(base, total, other, base, spare)
+                cut_to(other, max_ratio, pooled)
+                weigh_by(base, total, pooled, base, spare)
                 if k == 0:
                     shrink_to(spare, base, np.float64(made_of[n_coefs + n_all]), other)
                     since_fit = half_change(shrunk[key], other, total)
@@ -437,9 +437,3 @@ def _fall_back(numbers: FloatArray, key: int, held_at_rest: float) -> None:
     numbers[Number.VETO_EXCESS, key] = numbers[Number.VETO_ERROR, key] = 0.0
     numbers[Number.VETO_ROUND, key] = numbers[Number.N_ROUNDS, key]
     numbers[Number.VETO_REFITS, key] = numbers[Number.N_REFITS, key]
-
-
-@inlined
-def _cut(ratios: FloatArray, largest: float) -> None:
-    for i in range(ratios.shape[0]):
-        ratios[i] = ratios[i] if ratios[i] < largest else largest

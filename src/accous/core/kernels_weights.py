@@ -104,7 +104,7 @@ def count_effective(weights: FloatArray) -> float:
 @kernel(types.void, IN1, IN1, OUT1)
 def average(values: FloatArray, weights: FloatArray, found: FloatArray) -> None:
     """Write the weighted mean of some values and its squared standard error, by the delta method, to ``found``."""
-    total = _sum(weights)
+    total = sum_of(weights)
     mean = _sum_of_products(weights, values) / total
     found[0], found[1] = mean, _sum_of_squares(weights, values, mean, total)
 
