@@ -529,13 +529,6 @@ def test_what_a_jump_passed_through_is_no_visit_of_the_regime_that_takes_its_slo
     assert taken_up.visits.tolist() == [[1, 17, 32], [0, 33, 48]]
 
 
-def test_a_look_is_left_if_the_ratio_is_farther_from_its_mean_than_a_total_variation():
-    look = replace(start_look(2, N_SHAPES, ONES), n_rounds=4, ratios=4.0 * ratio_on(0, 5))
-    assert not look.is_left(ratio_on(0, 5))
-    for share, expected in ((0.29, False), (0.31, True)):
-        assert look.is_left((1.0 - share) * ratio_on(0, 5) + share * ratio_on(5, 10)) is expected
-
-
 @pytest.mark.parametrize(
     ("n_rounds", "n_rows", "before", "is_kept"),
     [(16, 16, 5, True), (16, 16, 0, False), (12, 60, 0, True), (8, 16, 0, True), (7, 70, 0, False), (12, 12, 0, False)],
@@ -598,6 +591,31 @@ def test_before_the_first_round_the_ratio_is_exactly_one(n_slots):
     after = pool_run.run(np.zeros(3), loc=5.0, n_rounds=20)
     assert after.reference_ratios.tolist() == [1.0] * 60
     assert after.hold == 0.0
+
+
+@pytest.mark.parametrize("n_slots", [0, 4])
+def test_a_look_is_left_once_the_ratio_is_far_from_that_at_the_means_of_the_look(n_slots):
+    pool_run, coef, cuts, left = PoolRun(n_slots), np.zeros(3), shape_cuts(100.0), []
+    pool, features = pool_run.pool, pool_run.reference.features
+
+    def pooled(theta, proportions, slot_ratios):
+        shapes = shape_values(np.exp(-features @ theta), cuts)
+        candidates = np.column_stack((shapes / shapes.mean(axis=0), slot_ratios.T))
+        return candidates @ proportions
+
+    for number in range(150):
+        before = pool_run.state
+        goal, loc = (ONE, 1.5) if number % 40 < 20 else (OTHER, -1.5)
+        coef = 0.7 * coef + 0.3 * goal
+        judgement = pool.judge(before, draw_rows(pool_run.rng, 3, loc))
+        pool_run.state = pool.settle(before, judgement, coef, pool_run.reference.ratios(coef, UNCUT))
+        look, slots = before.look, before.slot_ratios
+        if look.n_rows >= 16:
+            now = pooled(coef, judgement.filters.proportions, slots)
+            at_means = pooled(look.coef / look.n_rounds, look.proportions / look.n_rounds, slots)
+            left.append(bool(distance(now, at_means) > 0.3))
+            assert (pool_run.state.look.n_rounds == 1) is left[-1]
+    assert 5 < sum(left) < len(left) - 5
 
 
 @pytest.mark.parametrize("n_slots", [0, 4])

@@ -25,7 +25,7 @@ from accous.core.compiled import (
     kernel,
     merged,
 )
-from accous.core.kernels_pool import hold_back, mix_all, mix_candidates
+from accous.core.kernels_pool import distance_from_means, hold_back, mix_all, mix_candidates
 from accous.core.kernels_rows import BLOCK, evaluate_at, evaluate_two_at
 from accous.core.kernels_weights import (
     count_effective,
@@ -316,11 +316,7 @@ def settle_keys(
         if n_rows > 0:
             moved = 0.0
             if may_leave:
-                # The mean ratio of a look is the ratio at the means: a state has no room for the other.
-                for c in range(n_all):
-                    shares[c] = row[look_places[1] + c] / look_rounds
-                mix_all(second, cuts, shares, of_slots, spare[: cuts.shape[0]], other)
-                moved = half_change(pooled, other, np.float64(n_reference))
+                moved = distance_from_means(second, cuts, row, look_places[1], look_rounds, of_slots, other, pooled)
             _count(numbers, key, is_long[starts[h] : starts[h + 1]], decay)
             if moved > largest_move:
                 due[h] = LOOK_LEFT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from numba import boolean, float64, int64, types
 
 from accous.arrays import FloatArray, IntArray
@@ -14,6 +15,7 @@ from accous.core.compiled import (
     KEYS,
     OUT1,
     OUT2,
+    OUT3,
     SINGLE2,
     AnyFloats,
     inlined,
@@ -21,7 +23,7 @@ from accous.core.compiled import (
     kernel,
     merged,
 )
-from accous.core.kernels_rows import evaluate_at
+from accous.core.kernels_rows import BLOCK, evaluate_at, evaluate_two_at
 
 # --- Compiled steps of the pool: Bayes' rule over the candidates for a batch, and the pooled ratio of rows
 
@@ -340,7 +342,40 @@ def pool_in_use(
         hold_back(row, cuts, parts, places, n_cautious, hold, means, shares, held, pooled)
 
 
-@kernel(types.boolean, IN3, IN1, float64, OUT2, *_OF_MODEL, KEYS, int64, float64, boolean, OUT1)
+@merged
+def distance_from_means(
+    ratios: FloatArray,
+    cuts: FloatArray,
+    parts: AnyFloats,
+    look_shares: int,
+    n_rounds: float,
+    slots: FloatArray,
+    mixed: FloatArray,
+    pooled: FloatArray,
+) -> float:
+    """Return the total variation between the pooled ratio and the one at the mean theta and proportions of a look.
+
+    Parameters
+    ----------
+    ratios : array of shape (n_reference,)
+        At the mean theta.
+    cuts, slots, pooled : arrays
+        As in ``pool_in_use``.
+    parts : array of shape (n_parts,)
+        The sums of the proportions begin at ``look_shares``.
+    n_rounds : int
+        Of the look.
+    mixed : array of shape (n_reference,)
+        Workspace.
+    """
+    means, shares = np.empty(cuts.shape[0]), np.empty(cuts.shape[0] + slots.shape[0])
+    for c in range(shares.shape[0]):
+        shares[c] = parts[look_shares + c] / n_rounds
+    mix_all(ratios, cuts, shares, slots, means, mixed)
+    return 0.5 * _mean_distance(pooled, mixed, 1.0)
+
+
+@kernel(types.boolean, IN3, IN1, float64, OUT3, *_OF_MODEL, KEYS, int64, float64, boolean, OUT1)
 def pool_round(
     blocks: FloatArray,
     coef: FloatArray,
@@ -371,8 +406,8 @@ def pool_round(
     coef : array of shape (d,)
         The ensemble's theta.
     max_ratio : float
-    ratios : array of shape (n_blocks, BLOCK)
-        Receives the ratios at that theta.
+    ratios : array of shape (2, n_blocks, BLOCK)
+        Receives the ratios at that theta, and at the mean theta of the look so far where it matters.
     cuts, parts, places, n_cautious, hold, slots, means, shares, held, pooled
         As in ``pool_in_use``.
     of_look : array of shape (4,)
@@ -381,7 +416,7 @@ def pool_round(
     n_rounds : int
         Rounds of the look so far.
     largest_move : float
-        From which total variation on the pooled ratio has left the mean over the look so far.
+        From which total variation on the pooled ratio has left that at the means over the look so far.
     is_last : bool
         Whether the look ends with this round; how far to hold back is then decided anew.
     sums : array of shape (n_reference,)
@@ -390,13 +425,22 @@ def pool_round(
     Returns
     -------
     bool
-        Whether the round was added: not if that ratio has left that mean.
+        Whether the round was added: not if the ratio has left the look.
     """
-    evaluate_at(blocks, coef, max_ratio, ratios)
-    row = ratios.reshape(ratios.size)[: pooled.shape[0]]
+    may_leave = n_rounds > 0 and largest_move < math.inf
+    if may_leave:
+        points = np.empty((2, coef.shape[0]))
+        for j in range(coef.shape[0]):
+            points[0, j], points[1, j] = coef[j], parts[of_look[2] + j] / n_rounds
+        evaluate_two_at(blocks, points, 0, max_ratio, np.empty((2, BLOCK)), ratios)
+    else:
+        evaluate_at(blocks, coef, max_ratio, ratios[0])
+    row, of_means = ratios[0].reshape(-1)[: pooled.shape[0]], ratios[1].reshape(-1)[: pooled.shape[0]]
     mix_candidates(row, cuts, parts, places, slots, means, shares, pooled)
-    if n_rounds > 0 and 0.5 * _mean_distance(pooled, sums, n_rounds) > largest_move:
-        return False
+    if may_leave:
+        moved = distance_from_means(of_means, cuts, parts, of_look[3], n_rounds, slots, held, pooled)
+        if moved > largest_move:
+            return False
     for i in range(pooled.shape[0]):
         sums[i] += pooled[i]
     for j in range(coef.shape[0]):

@@ -420,10 +420,6 @@ class LookSums:
         """Whether there are enough rows and rounds to look back at."""
         return self.n_rows >= LEAST_ROWS and self.n_rounds >= _LEAST_ROUNDS
 
-    def is_left(self, ratios: FloatArray) -> bool:
-        """Whether the pooled ratio has moved away from its mean over the rounds so far."""
-        return distance(ratios, self.ratios / self.n_rounds) > LARGEST_MOVE
-
     def mean(self) -> LookSums:
         """Return the means over the rounds."""
         coef, ratios, proportions = (each / self.n_rounds for each in (self.coef, self.ratios, self.proportions))
@@ -710,7 +706,7 @@ class RatioPool:
         state = replace(state, given_ratios=self._rows(given, len(ratios))) if self._n_given else state
         means, pooled = self._pooled(ratios, filters, state)
         this_round = coef, pooled, filters.proportions, judgement.log_likelihood, len(judgement.seen.ratios)
-        is_left = state.look.n_rows >= LEAST_ROWS and state.look.is_left(pooled)
+        is_left = state.look.n_rows >= LEAST_ROWS and distance(pooled, self._at_means(state)) > LARGEST_MOVE
         after = PoolState(
             n_rounds=state.n_rounds + 1,
             coef=coef,
@@ -840,6 +836,12 @@ class RatioPool:
         others = np.concatenate((state.slot_ratios, state.given_ratios)) if self._n_given else state.slot_ratios
         pool_reference(ratios, self._cuts, filters.proportions, others, means, pooled)
         return means, pooled
+
+    def _at_means(self, state: PoolState) -> FloatArray:
+        """Return the ratio at the mean theta and the mean proportions of the look so far, which are what keys keep."""
+        means = state.look.mean()
+        filters = replace(state.filters, proportions=means.proportions)
+        return self._pooled(self._reference.ratios(means.coef, UNCUT), filters, state)[1]
 
     def _see(self, state: PoolState, features: FloatArray, given: FloatArray | None) -> SeenRows:
         slots, n_rows = state.slots, len(features)

@@ -392,7 +392,7 @@ class _Room(OneModelArrays):
         self.sizes = sizes
         self.model: OneModel | None = None
         self.workspace = np.empty((1, sizes[0] + 1, sizes[1])), learners.make_room(self.of_learners)
-        self.ratios = np.empty((n_blocks, BLOCK))
+        self.ratios = np.empty((2, n_blocks, BLOCK))
 
 
 class OneModelRounds(CompiledRound):
@@ -522,7 +522,7 @@ class OneModelRounds(CompiledRound):
 
     def _mix(self, room: _Room, memory: PoolMemory, hold: float) -> None:
         """Write the pooled ratio of the reference, which is a function of the state, held back so far."""
-        pool_in_use(room.ratios.reshape(-1), *self._of_model(room, memory, hold))
+        pool_in_use(room.ratios[0].reshape(-1), *self._of_model(room, memory, hold))
 
     def _of_model(self, arrays: OneModelArrays, memory: PoolMemory, hold: float) -> tuple[Any, ...]:
         """Return what the loops need to mix the candidates of a model."""
