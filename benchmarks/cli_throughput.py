@@ -59,6 +59,7 @@ def compare(folder: str) -> dict[str, float]:
     """Return the CPU seconds of the plain loop, of the command over the same rounds and of the command for ten rows."""
     table_model = load_table_model(Path(folder))
     model = table_model.model
+    assert run_command(["adapt", folder, "few.csv", "-o", f"{folder}-first.csv", "--quiet"]) == 0  # imports modules
     seconds = {"library": 0.0, "command": 0.0, "starting": 0.0}
     for part in range(PARTS):
         X = table_model.encoder.encode(pl.read_csv(f"part-{part}.csv", infer_schema=False)).X
