@@ -210,8 +210,8 @@ def test_the_hour_of_the_week_goes_before_the_hour_of_the_day():
     for day in range(4, 18):
         value = float((day + 3) % 7 == 0)
         watch = watch.after(np.full((1, 1), value), np.array([day * DAY]))
-    _, expected, n_known = watch.slots.after(np.ones((1, 1)), *slots_of(np.array([18 * DAY])))
-    assert (expected.tolist(), n_known) == ([1.0], 1)
+    _, expected, n_known = watch.slots.after(np.ones((1, 1)), *slots_of(np.array([18 * DAY])), [1])
+    assert (expected.tolist(), n_known.tolist()) == ([[1.0]], [1])
 
 
 def test_rows_without_a_time_teach_nothing():
@@ -237,9 +237,30 @@ def test_it_goes_on_from_its_plain_form():
 
 def test_a_watch_is_never_written_into():
     watch = start_seasons(2).after(np.ones((2, 2)), np.zeros(2))
-    before = to_plain(watch)["slots"]["sums"].copy()
-    watch.after(np.ones((2, 2)), np.array([1.0, DAY]))
-    assert np.array_equal(watch.slots.sums, before)
+    before = {name: np.copy(value) for name, value in to_plain(watch)["slots"].items()}
+    for day in (1.0, DAY, 8 * DAY):
+        watch.after(np.ones((2, 2)), np.array([1.0, day]))
+    for name, value in to_plain(watch)["slots"].items():
+        assert np.array_equal(value, before[name]), name
+
+
+def test_rounds_that_are_taken_together_leave_what_they_leave_one_by_one():
+    random = np.random.default_rng(0)
+    ends = np.cumsum(random.integers(1, 9, size=100)).tolist()
+    X, times = random.normal(size=(ends[-1], 3)), random.uniform(0.0, 9 * DAY, size=ends[-1])
+    times[: ends[60]].sort()  # the others are in no order
+    times[random.random(ends[-1]) < 0.1] = np.nan
+    one = together = start_seasons(3)
+    for start, end in zip([0, *ends], ends, strict=False):
+        one = one.after(X[start:end], times[start:end])
+    for first, last in ((0, 1), (1, 50), (50, 100)):
+        start = ends[first - 1] if first else 0
+        part, stops = slice(start, ends[last - 1]), [end - start for end in ends[first:last]]
+        together = together.after(X[part], times[part], stops)
+    assert one.slots.n_days.max() > 1
+    first, second = to_plain(one), to_plain(together)
+    for name, value in {**first.pop("slots"), **first}.items():
+        assert np.array_equal(value, {**second["slots"], **second}[name]), name
 
 
 def test_rows_of_a_date_alone_have_no_hours():

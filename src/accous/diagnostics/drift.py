@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -533,29 +533,42 @@ class SeasonMeans:
     sums: FloatArray
     counts: IntArray
 
-    def after(self, X: FloatArray, slots: IntArray, days: IntArray) -> tuple[SeasonMeans, FloatArray, int]:
-        """Return the means after rows, what the slots led to expect of the rows in sum, and how many rows it is for."""
-        parts = replace(self, day=self.day.copy(), sums=self.sums.copy(), counts=self.counts.copy())
-        expected, n_known = np.zeros(X.shape[1]), 0
-        # Rows of one slot and day together, in the order in which they come.
-        starts = [0, *(np.flatnonzero((slots[1:] != slots[:-1]) | (days[1:] != days[:-1])) + 1).tolist()]
-        for start, stop in zip(starts, [*starts[1:], len(X)], strict=True):
-            slot = int(slots[start])
+    def after(
+        self, X: FloatArray, slots: IntArray, days: IntArray, ends: Sequence[int]
+    ) -> tuple[SeasonMeans, FloatArray, IntArray]:
+        """Return the means after rounds; of each, what the slots led to expect of its rows in sum, and of how many."""
+        copied = {each.name: getattr(self, each.name).copy() for each in fields(self) if each.name != "n_compared"}
+        parts, n_compared = replace(self, **copied), self.n_compared
+        expected, n_known = np.zeros((len(ends), X.shape[1])), np.zeros(len(ends), dtype=np.int64)
+        # Rows of one round, slot and day together, in the order in which they come.
+        is_first = np.zeros(len(X), dtype=bool)
+        is_first[[0, *ends[:-1]]] = True
+        is_first[1:] |= (slots[1:] != slots[:-1]) | (days[1:] != days[:-1])
+        starts = np.flatnonzero(is_first)
+        of_groups = zip(
+            starts.tolist(),
+            [*starts[1:].tolist(), len(X)],
+            np.searchsorted(ends, starts, side="right").tolist(),
+            slots[starts].tolist(),
+            days[starts].tolist(),
+            strict=True,
+        )
+        for start, stop, number, slot, day in of_groups:
             if slot < 0:
                 continue
             fine_to_coarse = _from_fine_to_coarse(slot)
             for each in fine_to_coarse:
-                if days[start] != parts.day[each]:
-                    parts = parts._with_day_closed(each, int(days[start]))
+                if day != parts.day[each]:
+                    n_compared = parts._close_day(each, day, n_compared)
             total = X[start:stop].sum(axis=0)
             for each in fine_to_coarse[:2]:
                 parts.sums[each] += total
                 parts.counts[each] += stop - start
             known = next((each for each in fine_to_coarse if parts.n_days[each] >= _FEWEST_DAYS), None)
             if known is not None:
-                expected += (stop - start) * parts.means[known]
-                n_known += stop - start
-        return parts, expected, n_known
+                expected[number] += (stop - start) * parts.means[known]
+                n_known[number] += stop - start
+        return replace(parts, n_compared=n_compared), expected, n_known
 
     @property
     def has_hours(self) -> bool:
@@ -575,22 +588,19 @@ class SeasonMeans:
         means, weights = zip(*known, strict=True)
         return np.asarray(np.average(means, axis=0, weights=weights), dtype=np.float64)
 
-    def _with_day_closed(self, slot: int, next_day: int) -> SeasonMeans:
-        """Take the latest day of a slot into its mean; ``day``, ``sums`` and ``counts`` are this object's own."""
-        parts = self._with_mean_of_day(slot) if self.counts[slot] else self
-        parts.day[slot], parts.counts[slot], parts.sums[slot] = next_day, 0, 0.0
-        return parts
-
-    def _with_mean_of_day(self, slot: int) -> SeasonMeans:
-        means, n_days = self.means.copy(), self.n_days.copy()
-        variances, n_compared = self.variances, self.n_compared
-        difference = self.sums[slot] / self.counts[slot] - means[slot]
-        if n_days[slot]:
-            n_compared = min(n_compared + 1, N_SLOTS * _MOST_DAYS)
-            variances = variances + (difference**2 - variances) / n_compared
-        n_days[slot] = min(n_days[slot] + 1, _MOST_DAYS)
-        means[slot] += difference / n_days[slot]
-        return replace(self, means=means, n_days=n_days, variances=variances, n_compared=n_compared)
+    def _close_day(self, slot: int, next_day: int, n_compared: int) -> int:
+        """Take the latest day of a slot into its mean; the arrays are this object's own. Return the days compared."""
+        n_rows = self.counts.item(slot)
+        if n_rows:
+            mean = self.means[slot]
+            difference = self.sums[slot] / n_rows - mean
+            if self.n_days[slot]:
+                n_compared = min(n_compared + 1, N_SLOTS * _MOST_DAYS)
+                self.variances[:] += (difference**2 - self.variances) / n_compared
+            self.n_days[slot] = min(self.n_days.item(slot) + 1, _MOST_DAYS)
+            mean += difference / self.n_days[slot]
+        self.day[slot], self.counts[slot], self.sums[slot] = next_day, 0, 0.0
+        return n_compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -630,28 +640,28 @@ class SeasonWatch:
     seasonal: tuple[int, ...] = ()
     explained: FloatArray | None = None
 
-    def after(self, X: FloatArray, times: FloatArray) -> SeasonWatch:
-        """Return the watch after the rows of a round.
+    def after(self, X: FloatArray, times: FloatArray, ends: Sequence[int] | None = None) -> SeasonWatch:
+        """Return the watch after rounds.
 
         Parameters
         ----------
         X : array of shape (n_rows, n_features)
         times : array of shape (n_rows,)
             Seconds since 1970; NaN where that is not known.
+        ends : sequence of int, optional
+            Where the rows of each round end; None is one round.
         """
-        slots, expected, n_known = self.slots.after(X, *slots_of(times))
-        share = n_known / len(X)
-        keep = _ROUND_DECAY
-        mean = X.mean(axis=0)
-        # Rows of unknown slots are left to be explained by nothing: the share says how many they are.
-        expected = expected / n_known if n_known else mean
-        return replace(
-            self,
-            slots=slots,
-            recent=self.recent + (1.0 - keep) * (mean - self.recent),
-            expected=self.expected + (1.0 - keep) * (expected - self.expected),
-            known=self.known + (1.0 - keep) * (share - self.known),
-        )
+        ends = (len(X),) if ends is None else ends
+        slots, sums, counts = self.slots.after(X, *slots_of(times), ends)
+        recent, expected, known, gain = self.recent, self.expected, self.known, 1.0 - _ROUND_DECAY
+        for start, end, total, n_known in zip([0, *ends[:-1]], ends, sums, counts.tolist(), strict=True):
+            mean = X[start:end].mean(axis=0)
+            # Rows of unknown slots are left to be explained by nothing: the share says how many they are.
+            wanted = total / n_known if n_known else mean
+            recent = recent + gain * (mean - recent)
+            expected = expected + gain * (wanted - expected)
+            known = known + gain * (n_known / (end - start) - known)
+        return replace(self, slots=slots, recent=recent, expected=expected, known=known)
 
     def judge(self, event_round: int, *, is_over: bool) -> SeasonWatch:
         """Return the watch after a look at the latest change: at its detection, and when it is over.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Self
@@ -162,7 +161,6 @@ class History:
         n_wrong: float = 0,
         *,
         time: float | None = None,
-        read: Callable[[], Snapshot] | None = None,
     ) -> None:
         """Record a round that the model has just run.
 
@@ -174,8 +172,6 @@ class History:
             Sums of losses: for classes, wrong rows.
         time : float, optional
             When the last row of the round happened, in seconds since 1970.
-        read : callable, optional
-            Returns what metric and state are read from, in rounds in which they are. None is that of the model.
         """
         self.n_rounds += 1
         room, place = self._room, self._n_closed
@@ -185,7 +181,7 @@ class History:
         if time is not None and time == time:  # noqa: PLR0124 (NaN)
             room.lasts[place, LASTS.index("time")] = time
         if self._is_read(self.n_rounds):
-            self._note((read or model.current)())
+            self._note(model.current())
         if self.n_rounds % self.stride == 0:
             self._n_closed += 1
             if self._n_closed == MOST_POINTS:

@@ -27,7 +27,7 @@ from accous.model.estimators import AdaptiveEstimator
 from accous.model.learning import Learning, forget_labels_of, keep_labels, learn_from_kept, restore_learning
 from accous.model.pair import AUTO, LINEAR, LinearAndTrees, make_trees
 from accous.model.performance import read_probability
-from accous.model.round import log_onsets
+from accous.model.round import AdaptationState, log_onsets
 from accous.model.snapshot import Snapshot, SnapshotReader
 from accous.model.watching import LOOK_DECAY
 from accous.table.checks import TimeColumn, find_time_column, rises
@@ -163,6 +163,13 @@ class RoundResult(NamedTuple):
 def ratios_of(model: AdaptiveEstimator, X: NDArray[np.float64], *, needs_ratio: bool) -> NDArray[np.float64]:
     """Return the ratios of rows, or NaN if they are not needed."""
     return model.ratio_.predict_ratio(X[:, : model.n_features_in_]) if needs_ratio else np.full(len(X), np.nan)
+
+
+def _is_look(before: AdaptationState, after: AdaptationState) -> bool:
+    """Whether a round was one with a look: at single columns, at what moved, or at a change of the inputs."""
+    is_of_columns = after.n_rounds % ROUNDS_BETWEEN_COLUMN_LOOKS == 0
+    old, new = before.watch, after.watch
+    return is_of_columns or new.column_parts is not old.column_parts or new.log is not old.log
 
 
 # --- TableModel: a model on a table's own columns; one frame in, one frame out, no files
@@ -421,42 +428,35 @@ class TableModel(SnapshotReader, Lockable):
         with self.lock():
             ends, found = (len(X),) if ends is None else tuple(ends), []
             counts: tuple[int, float, float] = NO_COUNTS
-            model, n_watched, start = self.model, 0, 0
-
-            def watch_columns(stop: int) -> None:
-                nonlocal n_watched
-                if marks is not None and stop > n_watched:
-                    self._watch_columns(marks[n_watched:stop])
-                n_watched = stop
-
-            def read() -> TableSnapshot:
-                watch_columns(end)
-                return self.current()
-
-            for end in ends:
-                rows, n_closed = X[start:end], model.state_.recent.n_closed
+            model, start = self.model, 0
+            first, seen, parts_before = 0, 0, model.state_.watch.column_parts  # of the rounds that were not looked at
+            for number, end in enumerate(ends):
+                before = model.state_
                 scores = known_scores(start, end) if known_scores is not None and not learns_first else None
-                found.append(self._predict_and_learn(rows, scores, learns_first=learns_first, needs_ratio=needs_ratio))
-                if times is not None:
-                    self._watch_season(rows, times[start:end], found[-1][-1])
-                if model.state_.n_rounds % ROUNDS_BETWEEN_COLUMN_LOOKS == 0:
-                    watch_columns(end)
+                found.append(
+                    self._predict_and_learn(X[start:end], scores, learns_first=learns_first, needs_ratio=needs_ratio)
+                )
+                is_told = CALLBACKS_NAME in vars(self) and model.state_.recent.n_closed != before.recent.n_closed
+                if is_told or end == ends[-1] or _is_look(before, model.state_):
+                    stops = [each - seen for each in ends[first : number + 1]]
+                    if marks is not None:
+                        self._watch_columns(marks[seen:end])
+                    if times is not None:
+                        self._watch_season(X[seen:end], times[seen:end], stops, parts_before)
+                    first, seen, parts_before = number + 1, end, model.state_.watch.column_parts
                 if count_errors is not None:
                     counts = count_errors(self.form.answers(found[-1][0]))
-                time = None if times is None else float(times[end - 1])
-                self.history.add(model, end - start, *counts, time=time, read=read)
-                if CALLBACKS_NAME in vars(self) and model.state_.recent.n_closed != n_closed:
-                    watch_columns(end)
+                self.history.add(model, end - start, *counts, time=None if times is None else float(times[end - 1]))
+                if is_told:
                     self._tell()
                 start = end
-            watch_columns(end)
-            scores, ratios = (np.concatenate([each[place] for each in found]) for place in (0, 1))
+            scores, ratios = (np.concatenate(each) for each in zip(*found, strict=True))
             return RoundResult(model.state_.n_rounds, ends, scores, ratios, counts)
 
     def _predict_and_learn(
         self, X: NDArray[np.float64], scores: NDArray[np.float64] | None, *, learns_first: bool, needs_ratio: bool
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Run one round; return scores and ratios of its rows, and what moved in the columns until then."""
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Run one round; return scores and ratios of its rows."""
         model, ratios = self.model, None
         before = model.state_
         # A pool judges the rows before it learns from them: their ratios cost next to nothing then.
@@ -470,7 +470,7 @@ class TableModel(SnapshotReader, Lockable):
         if ratios is None:
             after = model.state_.ratio
             ratios = after.batch_ratio() if is_kept else ratios_of(model, X, needs_ratio=needs_ratio)
-        return scores, ratios, before.watch.column_parts
+        return scores, ratios
 
     def _watch_columns(self, marks: Marks) -> None:
         before, this_round, encoder = self.watch.columns, self.model.state_.n_rounds, self.encoder
@@ -480,14 +480,14 @@ class TableModel(SnapshotReader, Lockable):
             log_onsets(self.watch.columns, this_round)
 
     def _watch_season(
-        self, X: NDArray[np.float64], times: NDArray[np.float64], parts_before: NDArray[np.float64]
+        self, X: NDArray[np.float64], times: NDArray[np.float64], ends: list[int], parts_before: NDArray[np.float64]
     ) -> None:
         X = X[:, : self.model.n_features_in_]
         seasons = start_seasons(X.shape[1]) if self.seasons is None else self.seasons
-        seasons, watch = seasons.after(X, times), self.model.state_.watch
+        seasons, watch = seasons.after(X, times, ends), self.model.state_.watch
         log, parts = watch.log, watch.column_parts
         if parts is not parts_before:
-            # The columns were looked at in this round; what they contributed now is the change of the discounted sum.
+            # The columns were looked at in the last round; what they contributed is the change of the discounted sum.
             means = np.average(self.model.reference_, axis=0, weights=self.model.base_weight_)
             seasons = seasons.explain(parts - LOOK_DECAY * parts_before, means, decay=LOOK_DECAY)
         if log is not None and log.events:
