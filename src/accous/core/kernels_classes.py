@@ -8,7 +8,7 @@ import numpy as np
 from numba import float64, int64, types
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.compiled import IN1, IN2, IN3, LABELS, OUT1, OUT2, OUT4, inlined, inlined_sums, kernel
+from accous.core.compiled import IN1, IN2, IN3, LABELS, OUT2, OUT4, inlined, inlined_sums, kernel
 from accous.core.kernels_rows import BLOCK, _add_products, _exp, _factorise, _scale, _solve
 
 # The least length of a step, times the largest spread of its changes, at which a step needs no test.
@@ -170,27 +170,20 @@ def _curvature_along(
     return total, np.int64(largest).view(np.float64)
 
 
-@inlined
-def _total_curvature(probabilities: FloatArray, weights: FloatArray, room: FloatArray, matrix: FloatArray) -> None:
-    r"""Compute :math:`\sum_i s_i (\mathrm{diag}\, p_i - p_i p_i^\top)`, in a matrix with a row to spare."""
-    n_scores, zero = probabilities.shape[1], 0 * probabilities.shape[1]
-    for a in range(n_scores + 1):
-        for b in range(n_scores):
-            matrix[a, b] = 0.0
-    for block in range(probabilities.shape[0]):
-        for k in range(n_scores):
-            for i in range(BLOCK):
-                room[k, i] = weights[block, i] * probabilities[block, k, i]
-        for k in range(0, n_scores, 2):
-            _add_products(probabilities, block, zero, room, k, k + 1, k, matrix)
-    # A row's probabilities sum to 1, so each row of the matrix sums to 0.
+@inlined_sums
+def _total_curvature(probabilities: FloatArray, weights: FloatArray, matrix: FloatArray) -> None:
+    r"""Compute :math:`\sum_i s_i (\mathrm{diag}\, p_i - p_i p_i^\top)`; each of its rows sums to 0."""
+    n_scores = probabilities.shape[1]
+    matrix[:] = 0.0
     for a in range(n_scores):
-        total = 0.0
-        for b in range(n_scores):
-            if a != b:
-                total += matrix[a, b]
-                matrix[a, b] = -matrix[a, b]
-        matrix[a, a] = total
+        for b in range(a):
+            total = 0.0
+            for block in range(probabilities.shape[0]):
+                for i in range(BLOCK):
+                    total += weights[block, i] * (probabilities[block, a, i] * probabilities[block, b, i])
+            matrix[a, b] = matrix[b, a] = -total
+            matrix[a, a] += total
+            matrix[b, b] += total
 
 
 @inlined_sums
@@ -296,7 +289,7 @@ def _add_class_hessian(
     Those of one class are minus the sum of its others. Where p is nearly 1, p - p p would be rounding error.
     """
     n_scores, n_columns = probabilities.shape[1], blocks.shape[1]
-    zero, one, n_coefs = 0 * n_columns, 0 * n_columns + 1, hessian.shape[0]
+    zero, one, n_coefs = 0 * n_columns, 0 * n_columns + 1, hessian.shape[1]
     for p in range(n_coefs):
         for q in range(n_coefs):
             hessian[p, q] = penalty[p] if p == q else 0.0
@@ -332,32 +325,31 @@ def _apply_memory(
     vectors: FloatArray,
     n_pairs: int,
     curvatures: FloatArray,
-    matrix: FloatArray,
-    bands: FloatArray,
+    hessian: FloatArray | None,
+    matrix: FloatArray | None,
+    bands: FloatArray | None,
     mean_squares: FloatArray,
     penalty: FloatArray,
-    hessian: FloatArray,
-    scale: FloatArray,
 ) -> None:
     """Run the two loops of L-BFGS around the preconditioner; the direction is row 2, of the gradient in row 1."""
-    most, n_coefs = curvatures.shape[1], vectors.shape[1]
+    most, n_coefs, of_direction = curvatures.shape[1], vectors.shape[1], 0 * n_pairs + 2
     first = n_pairs - most if n_pairs > most else 0
     for q in range(n_coefs):
         vectors[2, q] = -vectors[1, q]
     for pair in range(n_pairs - 1, first - 1, -1):
         place = pair % most
-        factor = _dot(vectors, 3 + 2 * place, 2) / curvatures[0, place]
+        factor = _dot(vectors, 3 + 2 * place, of_direction) / curvatures[0, place]
         curvatures[1, place] = factor
         for q in range(n_coefs):
             vectors[2, q] -= factor * vectors[4 + 2 * place, q]
     direction = vectors[2]
-    if hessian.shape[0] > 0:
-        _solve(hessian, scale, direction, direction)
-    else:
+    if hessian is not None:
+        _solve(hessian, hessian[n_coefs], direction, direction)
+    if matrix is not None and bands is not None:
         _precondition(matrix, bands, mean_squares, penalty, direction)
     for pair in range(first, n_pairs):
         place = pair % most
-        factor = curvatures[1, place] - _dot(vectors, 4 + 2 * place, 2) / curvatures[0, place]
+        factor = curvatures[1, place] - _dot(vectors, 4 + 2 * place, of_direction) / curvatures[0, place]
         for q in range(n_coefs):
             vectors[2, q] += factor * vectors[3 + 2 * place, q]
 
@@ -393,12 +385,7 @@ def _from_axes(point: FloatArray, centre: FloatArray, axes: FloatArray, coefs: F
         coefs[k, axes.shape[0]] = intercept
 
 
-@kernel(
-    *(types.boolean, IN3, IN2, IN1, LABELS, IN1, float64, IN1, IN1, float64, float64, int64, int64),
-    *(OUT4, OUT2, OUT2, OUT2, OUT2, OUT2, OUT2, OUT2, OUT2, OUT1, OUT2),
-    is_long=True,
-)
-def fit_softmax(
+def _fit_softmax(
     blocks: FloatArray,
     axes: FloatArray,
     centre: FloatArray,
@@ -414,18 +401,17 @@ def fit_softmax(
     score_room: FloatArray,
     row_room: FloatArray,
     block_room: FloatArray,
-    class_room: FloatArray,
     curvatures: FloatArray,
     vectors: FloatArray,
     sums: FloatArray,
-    products: FloatArray,
-    hessian: FloatArray,
-    scale: FloatArray,
+    hessian: FloatArray | None,
+    matrix: FloatArray | None,
+    bands: FloatArray | None,
     coefs: FloatArray,
 ) -> bool:
     r"""Minimise the weighted softmax objective from ``coefs``, which are replaced, as ``descend`` does.
 
-    Few coefficients are preconditioned by the Hessian, and reach the optimum in a few steps.
+    With the Hessian as the preconditioner, few coefficients reach the optimum in a few steps.
 
     If the changes of a row's scores differ by at most r in a step of length 1, the curvature along it stays within a
     factor :math:`e^{\pm r t}` up to length t, because the third derivative of the loss is at most r times its second.
@@ -451,15 +437,14 @@ def fit_softmax(
         Workspace, like the next arrays.
     row_room : array of shape (n_blocks, BLOCK)
     block_room : array of shape (n_scores + 4, BLOCK)
-    class_room : array of shape (n_scores + 5, n_scores)
     curvatures : array of shape (2, n_pairs)
         For so many pairs of the memory.
     vectors : array of shape (3 + 2 * n_pairs, n_scores * d)
-    sums : array of shape (n_scores + 1, d)
-    products : array of shape (d + 1, d)
-    hessian : array of shape (n_scores * d, n_scores * d)
-        Or of shape (0, 0), to do without the Hessian.
-    scale : array of shape (n_scores * d,)
+    sums : array of shape (1 + max(n_scores, d), d)
+    hessian : array of shape (n_scores * d + 1, n_scores * d) or None
+        Of the last three, those of the preconditioner in use.
+    matrix : array of shape (n_scores, n_scores) or None
+    bands : array of shape (4, n_scores) or None
     coefs : array of shape (n_scores, n_columns + 1)
         Coefficients for the original columns, with the intercept last.
 
@@ -470,12 +455,12 @@ def fit_softmax(
     """
     most, n_columns, n_coefs = curvatures.shape[1], mean_squares.shape[0], vectors.shape[1]
     scores, changes, probabilities = score_room[0], score_room[1], score_room[2]
-    bands, matrix = class_room[:4], class_room[4:]
     _scale(weights, C, row_room)
     vectors[:2] = 0.0
     scores[:] = 0.0
     _to_axes(coefs, centre, axes, vectors[2])
     n_steps = n_trials = n_pairs = 0
+    of_gradient, of_direction = 1 + 0 * max_steps, 2 + 0 * max_steps  # not constants, for which it would compile twice
     value = slope = linear = quadratic = spread = low = before = slope_before = 0.0
     length, high, left, moved = 1.0, np.inf, np.inf, np.inf
     while n_steps <= max_steps:
@@ -538,17 +523,17 @@ def fit_softmax(
                     scores[block, k, i] += length * changes[block, k, i]
         # Near the optimum the preconditioner hardly changes.
         moved += length * spread
-        if hessian.shape[0] > 0:
-            if moved > _STALE_MOVE:
-                _add_class_hessian(blocks, probabilities, row_room, penalty, block_room, products, hessian)
-                if not _factorise(hessian, scale):
-                    return False
-                moved = 0.0
-        elif n_steps <= _LAST_PRECONDITIONER and n_steps != 1 and n_steps & (n_steps - 1) == 0:
-            _total_curvature(probabilities, row_room, block_room, matrix)
+        if hessian is not None and moved > _STALE_MOVE:
+            _add_class_hessian(blocks, probabilities, row_room, penalty, block_room, sums, hessian)
+            if not _factorise(hessian, hessian[n_coefs]):
+                return False
+            moved = 0.0
+        is_due = n_steps <= _LAST_PRECONDITIONER and n_steps != 1 and n_steps & (n_steps - 1) == 0
+        if matrix is not None and bands is not None and is_due:
+            _total_curvature(probabilities, row_room, matrix)
             _tridiagonalise(matrix, bands)
-        _apply_memory(vectors, n_pairs, curvatures, matrix, bands, mean_squares, penalty, hessian, scale)
-        value, slope = there, _dot(vectors, 1, 2)
+        _apply_memory(vectors, n_pairs, curvatures, hessian, matrix, bands, mean_squares, penalty)
+        value, slope = there, _dot(vectors, of_gradient, of_direction)
         left = -slope / max(value + penalised, _TINY)
         if not math.isfinite(left):
             return False
@@ -560,3 +545,13 @@ def fit_softmax(
         return False
     _from_axes(vectors[0], centre, axes, coefs)
     return True
+
+
+fit_softmax, fit_softmax_by_hessian = (
+    kernel(
+        *(types.boolean, IN3, IN2, IN1, LABELS, IN1, float64, IN1, IN1, float64, float64, int64, int64),
+        *(OUT4, OUT2, OUT2, OUT2, OUT2, OUT2, *preconditioner, OUT2),
+        is_long=True,
+    )(_fit_softmax)
+    for preconditioner in ((types.none, OUT2, OUT2), (OUT2, types.none, types.none))
+)

@@ -12,7 +12,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_tri
 
 from accous.arrays import FloatArray, IntArray
 from accous.core.ensemble import MAX_NEWTON_COEFS, is_narrow
-from accous.core.kernels_classes import fit_softmax
+from accous.core.kernels_classes import fit_softmax, fit_softmax_by_hessian
 from accous.core.kernels_fits import fit_ridge
 from accous.core.kernels_rows import BLOCK, fit_logistic, leave_rows_out, to_blocks
 
@@ -474,9 +474,9 @@ class NarrowClasses:
         """
         n_blocks, n_columns, _ = self.blocks.shape
         n_scores, n_coefs = len(coefs), len(self.penalty)
-        n_newton = n_coefs if with_hessian else 0
+        minimise = fit_softmax_by_hessian if with_hessian else fit_softmax
         return bool(
-            fit_softmax(
+            minimise(
                 self.blocks,
                 self.axes,
                 self.centre,
@@ -492,13 +492,12 @@ class NarrowClasses:
                 np.empty((3, n_blocks, n_scores, BLOCK)),
                 np.empty((n_blocks, BLOCK)),
                 np.empty((n_scores + 4, BLOCK)),
-                np.empty((n_scores + 5, n_scores)),
                 np.empty((2, _MAX_PAIRS)),
                 np.empty((3 + 2 * _MAX_PAIRS, n_coefs)),
-                np.empty((n_scores + 1, n_columns)),
-                np.empty((n_columns + 1, n_columns)),
-                np.empty((n_newton, n_newton)),
-                np.empty(n_newton),
+                np.empty((1 + max(n_scores, n_columns), n_columns)),
+                np.empty((n_coefs + 1, n_coefs)) if with_hessian else None,
+                None if with_hessian else np.empty((n_scores, n_scores)),
+                None if with_hessian else np.empty((4, n_scores)),
                 coefs,
             )
         )
