@@ -242,7 +242,9 @@ def scale_of_numbers(loss: str, of_reference: float, of_constant: float) -> Loss
 # --- Prediction sets and intervals: what conforms to the reference, weighted to match the current inputs
 
 
-def conformal_limits(scores: FloatArray, weights: FloatArray, row_weights: FloatArray, alpha: float) -> FloatArray:
+def conformal_limits(
+    scores: FloatArray, weights: FloatArray, row_weights: FloatArray, alpha: float, order: IntArray | None = None
+) -> FloatArray:
     r"""Largest score that conforms, for each row (Tibshirani, Foygel Barber, Candes and Ramdas, 2019).
 
     The limit of row x is the smallest s with
@@ -261,12 +263,14 @@ def conformal_limits(scores: FloatArray, weights: FloatArray, row_weights: Float
         Weights on the same scale as those of the reference.
     alpha : float
         Share of rows whose true label may be outside.
+    order : array of shape (n_reference,), optional
+        That of the scores from the smallest on, equal ones as they stand, if it is known.
 
     Returns
     -------
     array of shape (n_rows,)
     """
-    order = np.argsort(scores, kind="stable")
+    order = np.argsort(scores, kind="stable") if order is None else order
     reached = np.cumsum(weights[order])
     # Slightly less: a sum in another order may differ in the last bit.
     wanted = (1.0 - alpha) * (reached[-1] + row_weights) * (1.0 - 1e-12)

@@ -362,12 +362,12 @@ class AdaptiveEstimator(LearnedAttributes, SnapshotReader, Lockable):
         with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
             return np.asarray(getattr(self.estimator_, method)(rows))
 
-    def _limits(self, scores: FloatArray, X: Any, alpha: float) -> FloatArray:
+    def _limits(self, scores: FloatArray, X: Any, alpha: float, order: IntArray | None = None) -> FloatArray:
         """Return the largest score that conforms, for each row: weighted by the ratios, and corrected by labels."""
         current, late = self.current(), late_scores(self.state_.labelled, has_classes=self.task_.has_classes)
         weights = current.state.weights
         if late is None:
-            return conformal_limits(scores, weights, current.row_weights(self._narrow(X)), alpha)
+            return conformal_limits(scores, weights, current.row_weights(self._narrow(X)), alpha, order)
         found, given, level = with_feedback(scores, weights, *late, current.state.n_rows, alpha)
         return conformal_limits(found, given, np.zeros(count_rows(X)), level)
 
@@ -1367,19 +1367,20 @@ class AdaptiveRegressor(AdaptiveEstimator, RegressorMixin, BaseEstimator):
             return np.empty((0, 2))
         with one_blas_thread():
             residuals = np.abs(current.residuals)
+            order = np.argsort(residuals, kind="stable")
             if late_scores(self.state_.labelled, has_classes=False) is None:
-                self._require_held(residuals, float(alpha))
+                self._require_held(residuals, float(alpha), order)
             with naming_values(rows, self.reference_), one_openmp_thread_if_few(count_rows(rows)):
                 predicted = self.task_.answers(current.predictor.predict(rows))
-            widths = self._limits(residuals, X, float(alpha))
+            widths = self._limits(residuals, X, float(alpha), order)
         return np.stack((predicted - widths, predicted + widths), axis=1)
 
-    def _require_held(self, residuals: FloatArray, alpha: float) -> None:
+    def _require_held(self, residuals: FloatArray, alpha: float, order: IntArray) -> None:
         """Raise a DataError if such intervals held too few of the rows that were predicted from earlier ones."""
         held = self.held_out_
         if held is None or not held.is_in_time:
             return
-        limit = conformal_limits(residuals, self.base_weight_, np.zeros(1), alpha)[0]
+        limit = conformal_limits(residuals, self.base_weight_, np.zeros(1), alpha, order)[0]
         share = float(np.mean(np.abs(self.task_.targets[held.rows] - held.predicted) <= limit))
         if share < 1.0 - alpha - _MOST_MISSED:
             raise DataError(

@@ -315,10 +315,8 @@ class PooledRatio(LinearRatio):
     @property
     def reference_ratio_(self) -> FloatArray:
         """Current ratio of every reference row, cut at ``max_ratio``."""
-        in_use = self.in_use_
-        if in_use is None:
-            return self.estimated_ratios()
-        return np.minimum(in_use.state.reference_ratios, float(self.max_ratio))
+        pooled = self.pooled()
+        return self.estimated_ratios() if pooled is None else np.minimum(pooled[0], float(self.max_ratio))
 
     def estimated_ratios(self) -> FloatArray:
         """Return the estimate's own ratio of every reference row, cut at ``max_ratio``."""
