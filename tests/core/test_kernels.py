@@ -1,6 +1,7 @@
 """The compiled loops against their plain twins: any shape, extreme scores, hard matrices, read-only arrays."""
 
 import math
+import pickle
 import struct
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
+from accous.core.compiled import Workspaces
 from accous.core.ensemble import (
     ADAPT_ML_PROD,
     MAX_NARROW_COLUMNS,
@@ -20,6 +22,7 @@ from accous.core.ensemble import (
     MetaState,
     NarrowReference,
     PaperRounds,
+    make_narrow_reference,
     prepare_reference,
 )
 from accous.core.kernels_rows import BLOCK, evaluate_ratios, leave_rows_out, sum_gradients, to_blocks
@@ -552,3 +555,23 @@ def test_margins_that_are_rounding_count_as_zero():
     moved = move_both(state, settings, np.ones((5, 3)), 1.0)
     np.testing.assert_array_equal(moved[0].meta.squares, 0.0)
     assert_same_state(*moved, tolerance=1e-15)
+
+
+@pytest.mark.parametrize("n_rows", [5, 128, 1000])
+def test_blocks_begin_with_a_cache_line_also_after_a_pickle(n_rows):
+    rows = np.random.default_rng(0).normal(size=(n_rows, 3))
+    reference = make_narrow_reference(rows)
+    design = make_narrow_design(rows, np.zeros(2), rows[:, :1], np.ones(3))
+    design.fit(np.zeros((1, 3)), np.ones(n_rows), 1.0)
+    for each in (reference, design, *map(pickle.loads, map(pickle.dumps, (reference, design)))):
+        assert each.blocks.__array_interface__["data"][0] % 64 == 0
+        np.testing.assert_array_equal(each.blocks, reference.blocks)
+
+
+def test_workspaces_are_used_again_and_not_pickled():
+    rooms = Workspaces()
+    room = rooms.take(lambda: np.empty(3))
+    rooms.append(room)
+    assert pickle.loads(pickle.dumps(rooms)) == []
+    assert rooms.take(lambda: np.empty(3)) is room
+    assert rooms == []

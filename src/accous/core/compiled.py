@@ -7,6 +7,7 @@ triggers no new compilation, and no kernel can modify an input by mistake.
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable
 from functools import wraps
 from operator import attrgetter
@@ -16,6 +17,8 @@ import numpy as np
 from numba import float32, float64, int64, njit, types
 from numba.extending import is_jitted, register_jitable
 from numpy.typing import NDArray
+
+from accous.arrays import FloatArray
 
 Function = Callable[..., Any]
 
@@ -38,6 +41,7 @@ _OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract"}}
 # Always inline into the kernel. Otherwise a function would exist twice, compiled alone and within the kernel, with sums
 # in different orders, and which of the two is called would depend on whether the kernel comes from the cache.
 _INLINED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
+_OF_LINE = 8  # numbers of a cache line
 _REASSOCIATED = {"contract", "reassoc", "nsz"}
 
 
@@ -64,6 +68,28 @@ def inlined_exactly(function: Function) -> Function:
 def shared(function: Function) -> Function:
     """Make a function of a few numbers that kernels can call, and Python too, where it is not compiled."""
     return register_jitable(**_OPTIONS, forceinline=True)(function)
+
+
+def empty_aligned(*shape: int) -> FloatArray:
+    """Return an array that begins with a cache line: loops over it load vectors that lie in one line, not in two."""
+    size = math.prod(shape)
+    room = np.empty(size + _OF_LINE - 1)
+    start = -room.__array_interface__["data"][0] // room.itemsize % _OF_LINE
+    return room[start : start + size].reshape(shape)
+
+
+class Workspaces(list[Any]):
+    """Arrays that kernels write into: each call takes some, so that threads may share them; no pickle has them."""
+
+    def take(self, make: Callable[[], Any]) -> Any:
+        """Return arrays that nobody uses, which are made if there are none; append them again after the call."""
+        try:
+            return self.pop()
+        except IndexError:
+            return make()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Workspaces, ()
 
 
 class Kernel:

@@ -681,6 +681,10 @@ class NarrowReference:
 
     shares_passes: ClassVar[bool] = False
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Make the blocks anew, where the kernels read them fastest."""
+        return make_narrow_reference, (self.features,)
+
     @property
     def is_free_of_blas(self) -> bool:
         """Whether there are so few columns that LAPACK, which badly conditioned matrices need, uses no threads."""
@@ -733,6 +737,11 @@ class NarrowReference:
         room = np.empty((self.blocks.shape[0], BLOCK))
         covary_scores(self.blocks, coef, self.features.shape[0], room, covariances)
         return covariances
+
+
+def make_narrow_reference(features: FloatArray) -> NarrowReference:
+    """Arrange features in blocks."""
+    return NarrowReference(features, to_blocks(features))
 
 
 class CompiledStack(NewtonStack):
@@ -826,7 +835,7 @@ def choose_rounds(
 def prepare_reference(features: FloatArray, loss: Loss, *, is_single: bool = False) -> Reference:
     """Choose the code that reads this reference; only matrix products can use single precision."""
     if is_narrow(features.shape[1]) and isinstance(loss, Logistic):
-        return NarrowReference(features, to_blocks(features))
+        return make_narrow_reference(features)
     return MatrixReference(features.astype(np.float32) if is_single else features, loss)
 
 

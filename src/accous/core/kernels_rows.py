@@ -18,6 +18,7 @@ from accous.core.compiled import (
     OUT3,
     SINGLE3,
     AnyFloats,
+    empty_aligned,
     inlined,
     inlined_sums,
     kernel,
@@ -53,7 +54,9 @@ def to_blocks(rows: FloatArray) -> FloatArray:
     n_blocks = -(-n_rows // BLOCK)
     padded = np.zeros((n_blocks * BLOCK, n_columns))
     padded[:n_rows] = rows
-    return np.ascontiguousarray(padded.reshape(n_blocks, BLOCK, n_columns).swapaxes(1, 2))
+    blocks = empty_aligned(n_blocks, n_columns, BLOCK)
+    blocks[...] = padded.reshape(n_blocks, BLOCK, n_columns).swapaxes(1, 2)
+    return blocks
 
 
 # --- the exponential ------------------------------------------------------------------------------------------
@@ -645,7 +648,7 @@ def fit_logistic(
     max_steps : int
     row_room : array of shape (6, n_blocks, BLOCK)
         Workspace, like the next two arrays.
-    pair : array of shape (2, BLOCK)
+    pair : array of shape (2, BLOCK) or larger
     column_room : array of shape (d + 5, d)
     coefs : array of shape (1, d)
         Coefficients for the original columns, with the intercept last.
@@ -750,10 +753,8 @@ def leave_rows_out(
         As for ``fit_logistic``.
     coefs : array of shape (1, d)
         The fit on all rows.
-    row_room : array of shape (5, n_blocks, BLOCK)
-        Workspace, like the next two arrays.
-    block_room : array of shape (d + 2, BLOCK)
-    column_room : array of shape (d + 3, d)
+    row_room, block_room, column_room : arrays
+        Workspace, of the shapes (5, n_blocks, BLOCK), (d + 2, BLOCK) and (d + 3, d) or larger.
     scores : array of shape (n_blocks, BLOCK)
 
     Returns

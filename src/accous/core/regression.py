@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
 
 from accous.arrays import FloatArray, IntArray
+from accous.core.compiled import Workspaces, empty_aligned
 from accous.core.ensemble import MAX_NEWTON_COEFS, is_narrow
 from accous.core.kernels_classes import fit_softmax, fit_softmax_by_hessian
 from accous.core.kernels_fits import fit_ridge
@@ -381,47 +382,36 @@ class NarrowDesign:
     centre: FloatArray
     targets: FloatArray
     penalty: FloatArray
+    rooms: Workspaces = field(default_factory=Workspaces, compare=False, repr=False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Put the blocks where the kernels read them fastest."""
+        blocks = empty_aligned(*state["blocks"].shape)
+        blocks[...] = state["blocks"]
+        vars(self).update(state, blocks=blocks)
+
+    def _make_room(self) -> tuple[FloatArray, ...]:
+        n_blocks, n_columns, _ = self.blocks.shape
+        of_rows = empty_aligned(6, n_blocks, BLOCK), empty_aligned(n_columns + 2, BLOCK)
+        return *of_rows, np.empty((n_columns + 5, n_columns))
 
     def fit(self, coefs: FloatArray, weights: FloatArray, C: float) -> bool:
         """Minimise the objective over ``coefs``, (1, d), in place, to within 1e-14 of the summed C s.
 
         Returns False, and leaves ``coefs`` unchanged, if this takes too many steps or a Hessian is nearly singular.
         """
-        n_blocks, n_columns, _ = self.blocks.shape
-        return bool(
-            fit_logistic(
-                self.blocks,
-                self.centre,
-                self.targets,
-                np.ascontiguousarray(weights),
-                C,
-                self.penalty,
-                _NEWTON_TOLERANCE,
-                _MAX_COMPILED_STEPS,
-                np.empty((6, n_blocks, BLOCK)),
-                np.empty((2, BLOCK)),
-                np.empty((n_columns + 5, n_columns)),
-                coefs,
-            )
-        )
+        room = self.rooms.take(self._make_room)
+        of_problem = self.blocks, self.centre, self.targets, np.ascontiguousarray(weights), C, self.penalty
+        is_done = fit_logistic(*of_problem, _NEWTON_TOLERANCE, _MAX_COMPILED_STEPS, *room, coefs)
+        self.rooms.append(room)
+        return bool(is_done)
 
     def leave_one_out(self, coefs: FloatArray, weights: FloatArray, C: float) -> FloatArray | None:
         """Return each row's score from a fit without it, given the fit on all rows; None if H is nearly singular."""
-        n_blocks, n_columns, _ = self.blocks.shape
-        scores = np.empty((n_blocks, BLOCK))
-        is_done = leave_rows_out(
-            self.blocks,
-            self.centre,
-            self.targets,
-            np.ascontiguousarray(weights),
-            C,
-            self.penalty,
-            np.ascontiguousarray(coefs),
-            np.empty((5, n_blocks, BLOCK)),
-            np.empty((n_columns + 2, BLOCK)),
-            np.empty((n_columns + 3, n_columns)),
-            scores,
-        )
+        scores, room = np.empty((len(self.blocks), BLOCK)), self.rooms.take(self._make_room)
+        of_problem = self.blocks, self.centre, self.targets, np.ascontiguousarray(weights), C, self.penalty
+        is_done = leave_rows_out(*of_problem, np.ascontiguousarray(coefs), *room, scores)
+        self.rooms.append(room)
         return scores.reshape(-1)[: len(weights)] if is_done else None
 
 
@@ -429,7 +419,7 @@ def make_narrow_design(
     design: FloatArray, centre: FloatArray, targets: FloatArray, penalty: FloatArray
 ) -> NarrowDesign:
     """Arrange a centred design and its targets, (n_rows, 1), in blocks."""
-    return NarrowDesign(to_blocks(design), centre, np.ascontiguousarray(to_blocks(targets)[:, 0]), penalty)
+    return NarrowDesign(to_blocks(design), centre, to_blocks(targets)[:, 0], penalty)
 
 
 # --- Weighted softmax regression on few columns, in compiled loops

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.compiled import AnyFloats, SingleArray
+from accous.core.compiled import AnyFloats, SingleArray, Workspaces, empty_aligned
 from accous.core.ensemble import (
     MANY_ROWS,
     MOST_LEARNERS,
@@ -203,7 +203,7 @@ class CompiledRound:
         self.log_counts = self._learners.log_counts
         # Workspace: the loops write there first and keep Python's lock, so that threads may share it.
         n_blocks, n_all = gradient_reference.blocks.shape[0], N_SHAPES + n_slots
-        self._gradient_room = np.empty((2, MOST_LEARNERS + 1, self._n_coefs)), np.empty((max(2, n_blocks), BLOCK))
+        self._gradient_room = np.empty((2, MOST_LEARNERS + 1, self._n_coefs)), empty_aligned(max(2, n_blocks), BLOCK)
         self._filter_room = np.empty((MANY_ROWS, n_all)), np.empty(n_all), np.empty(N_FILTERS)
 
     def run(
@@ -392,7 +392,7 @@ class _Room(OneModelArrays):
         self.sizes = sizes
         self.model: OneModel | None = None
         self.workspace = np.empty((1, sizes[0] + 1, sizes[1])), learners.make_room(self.of_learners)
-        self.ratios = np.empty((2, n_blocks, BLOCK))
+        self.ratios = empty_aligned(2, n_blocks, BLOCK)
 
 
 class OneModelRounds(CompiledRound):
@@ -420,11 +420,8 @@ class OneModelRounds(CompiledRound):
         )
         of_shares = self._shares.start, self._shares.stop
         self._look_places = np.array((*of_shares, self._look_coef.start, self._look_shares.start))
-        self._pool_room = np.empty(N_SHAPES), np.empty(N_SHAPES), np.empty(self._n_reference)
-        self._rooms: list[_Room] = []  # each round takes one, so that threads may share this object
-
-    def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_rooms": []}
+        self._pool_room = np.empty(N_SHAPES), np.empty(N_SHAPES), empty_aligned(self._n_reference)
+        self._rooms = Workspaces()
 
     def after(
         self, model: OneModel, batch: FloatArray, step_size: float
@@ -506,12 +503,9 @@ class OneModelRounds(CompiledRound):
     def _room_of(self, model: OneModel) -> _Room:
         """Return arrays that hold the model, with room for the learners of the next round."""
         most = max(model.most, count_learners(model.n_rounds + 2, self.settings.min_interval))
-        try:
-            room = self._rooms.pop()
-        except IndexError:
-            room = None
-        if room is None or room.sizes[0] != most:
-            room = _Room(self._sizes(most), self._learners, len(self._reference.blocks))
+        room: _Room = self._rooms.take(lambda: self._make_room(most))
+        if room.sizes[0] != most:
+            room = self._make_room(most)
         if room.model is not model:
             if model.most == most:
                 room.numbers[:] = model.numbers
@@ -519,6 +513,9 @@ class OneModelRounds(CompiledRound):
                 room.take_over(self.arrays_of(model))
         room.model = None
         return room
+
+    def _make_room(self, most: int) -> _Room:
+        return _Room(self._sizes(most), self._learners, len(self._reference.blocks))
 
     def _mix(self, room: _Room, memory: PoolMemory, hold: float) -> None:
         """Write the pooled ratio of the reference, which is a function of the state, held back so far."""
