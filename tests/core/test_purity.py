@@ -31,14 +31,12 @@ WIDTHS = {"compiled": 4, "compiled step": 70, "wide": 110}
 def lock(thing, seen=None):
     """Make every array within ``thing`` read-only; returns how many there are."""
     seen = set() if seen is None else seen
-    if id(thing) in seen:
-        return 0
+    if id(thing) in seen or isinstance(thing, Workspaces):
+        return 0  # each call writes into the workspaces that it takes
     seen.add(id(thing))
     if isinstance(thing, np.ndarray):
         thing.flags.writeable = False
         return 1 + lock(thing.base, seen)
-    if isinstance(thing, Workspaces):
-        return 0  # each call writes into what it takes from there
     if isinstance(thing, dict):
         return sum(lock(each, seen) for each in thing.values())
     if isinstance(thing, list | tuple):
