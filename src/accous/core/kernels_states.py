@@ -79,12 +79,10 @@ def _turn(word: Any, bits: Any) -> Any:
 
 
 _BYTES_IN = types.Array(uint8, 1, "C", readonly=True)
-_VIEWS = tuple(types.Array(kind, 1, "C", readonly=True) for kind in (float64, float32, int32, uint64, uint8))
-_ROOM = tuple(types.Array(kind, 1, "C") for kind in (float64, float32, int32, uint64, uint8))
+_BYTES = types.Array(uint8, 1, "C")
 _FLAGS = types.Array(boolean, 1, "C")
 _SINGLE_LIMITS = types.Array(float32, 2, "C", readonly=True)
 _RANGES = types.Array(int64, 2, "C", readonly=True)
-_SIZES = types.Array(int64, 2, "C")
 _OF_STACK = (
     *(OUT2, OUT2, OUT2, OUT2, OUT3),
     *(SINGLE2, SINGLE3, SINGLE3, SINGLE3, SINGLE2, types.Array(int32, 3, "C")),
@@ -94,20 +92,15 @@ _OF_STACK = (
 
 
 @kernel(
-    *(int64, KEYS, KEYS, KEYS, *_VIEWS, _BYTES_IN, _SIZES, IN2, IN2, _SINGLE_LIMITS, _RANGES),
+    *(int64, KEYS, KEYS, _BYTES_IN, _BYTES_IN, COUNTS, IN2, IN2, _SINGLE_LIMITS, _RANGES),
     *(float64, float64, float64, float64, int64, int64, *_OF_STACK),
 )
 def read_states(
     keys: IntArray,
-    begins: IntArray,
     lengths: IntArray,
-    doubles: FloatArray,
-    singles: SingleArray,
-    integers: NDArray[np.int32],
-    words: Words,
     content: NDArray[np.uint8],
     header: NDArray[np.uint8],
-    sizes: IntArray,
+    n_waiting: IntArray,
     of_numbers: FloatArray,
     orders: FloatArray,
     of_parts: SingleArray,
@@ -142,15 +135,16 @@ def read_states(
     Parameters
     ----------
     keys : array of shape (n_states,)
-    begins, lengths : arrays of shape (n_states,)
-        Where each state begins, and how long it is, in words of eight bytes.
-    doubles, singles, integers, words, content : arrays
-        All states, one after the other, as numbers of each type.
+    lengths : array of shape (n_states,)
+        In words of eight bytes.
+    content : array
+        All states, one after the other.
     header : array of shape (40,)
-        Its bytes are those of each state, but for the sizes, the waiting rows and the checksum.
-    sizes : array of shape (n_states, N_SIZES + 1)
-        Written: learners, slots, visits and sizes of a change that are stored, whether a predictor and what its weights
-        were made of is, and what those of a comparison were; and the number of waiting rows.
+        Its bytes are those of each state, but for the sizes, the waiting rows and the checksum. The sizes are learners,
+        slots, visits and sizes of a change that are stored, whether a predictor and what its weights were made of is,
+        and what those of a comparison were.
+    n_waiting : array of shape (n_states,)
+        Written: the waiting rows.
     of_numbers : array of shape (4, n_numbers)
         Lowest and highest values, and 1 for numbers that may be NaN, and for those that are whole.
     orders : array of shape (n_orders, 3)
@@ -173,21 +167,19 @@ def read_states(
         -1 if all went well. Room for how many learners is needed, plus n_states, if there is less. Otherwise the first
         state that is damaged, foreign or impossible, which is read in part.
     """
-    n_numbers, n_coefs = numbers.shape[0], coef.shape[1]
+    doubles, singles, integers = content.view(np.float64), content.view(np.float32), content.view(np.int32)
+    words, n_numbers, n_coefs = content.view(np.uint64), numbers.shape[0], coef.shape[1]
     of_sizes = n_coefs + triangles.shape[2], slots.shape[2], 3, 1, fitted.shape[1], fitted.shape[1]
-    needed = 0
+    sizes, begin, needed = np.empty((keys.shape[0], N_SIZES), dtype=np.int64), 0, 0
     for s in range(keys.shape[0]):
-        begin = begins[s]
+        n_doubles, n_singles = N_HEADER_WORDS + n_numbers + n_coefs, parts.shape[1]
         for i in range(N_SIZES):
             sizes[s, i] = content[8 * begin + _SIZES_AT + i]
-        n_waiting = sizes[s, N_SIZES] = integers[2 * begin + _WAITING_AT // 4]
-        n_doubles = N_HEADER_WORDS + n_numbers + n_coefs + 2 * sizes[s, 0]
-        n_doubles += sizes[s, 4] * predictors.shape[1] * predictors.shape[2]
-        n_singles = parts.shape[1]
-        for i in range(N_SIZES):
             n_singles += sizes[s, i] * of_sizes[i]
-        n_words = n_doubles + (n_singles + 1) // 2 + n_waiting * (predictors.shape[2] - 1 + N_MARKS)
-        is_whole = n_waiting >= 0 and n_words == lengths[s]
+        n_doubles += 2 * sizes[s, 0] + sizes[s, 4] * predictors.shape[1] * predictors.shape[2]
+        n_waiting[s] = integers[2 * begin + _WAITING_AT // 4]
+        n_words = n_doubles + (n_singles + 1) // 2 + n_waiting[s] * (predictors.shape[2] - 1 + N_MARKS)
+        is_whole = n_waiting[s] >= 0 and n_words == lengths[s]
         for i in range(8 * N_HEADER_WORDS):
             is_free = _SIZES_AT <= i < 8 * CHECKSUM_WORD + 8
             is_whole &= is_free or content[8 * begin + i] == header[i]
@@ -195,11 +187,14 @@ def read_states(
         is_whole = is_whole and _checksum(words[begin : begin + n_words]) == words[begin + CHECKSUM_WORD]
         if not is_whole or not _are_numbers(first, of_numbers, orders):
             return s
-        needed = max(needed, _count_learners(np.int64(first[0]) + n_waiting + most_rows + 1, min_interval))
+        needed = max(needed, _count_learners(np.int64(first[0]) + n_waiting[s] + most_rows + 1, min_interval))
+        begin += n_words
     if needed > coefs.shape[1]:
         return keys.shape[0] + needed
+    begin = 0
     for s in range(keys.shape[0]):
-        key, at = keys[s], begins[s] + N_HEADER_WORDS
+        key, at = keys[s], begin + N_HEADER_WORDS
+        begin += lengths[s]
         n_here, n_used, n_seen, n_looks = sizes[s, 0], sizes[s, 1], sizes[s, 2], sizes[s, 3]
         first = doubles[at : at + n_numbers]
         n_active = _count_learners(np.int64(first[0]) + 1, min_interval)
@@ -322,12 +317,8 @@ def _are_shares(shares: SingleArray, rounding: float) -> bool:
     return abs(total - 1.0) <= rounding
 
 
-@kernel(types.void, *_ROOM, _BYTES_IN, IN2, KEYS, KEYS, COUNTS, *_OF_STACK)
+@kernel(types.void, _BYTES, _BYTES_IN, IN2, KEYS, KEYS, COUNTS, *_OF_STACK)
 def write_states(
-    doubles: FloatArray,
-    singles: SingleArray,
-    integers: NDArray[np.int32],
-    words: Words,
     content: NDArray[np.uint8],
     header: NDArray[np.uint8],
     rows: FloatArray,
@@ -357,19 +348,20 @@ def write_states(
 
     Parameters
     ----------
-    doubles, singles, integers, words, content : arrays
-        Views of the same room.
+    content : array
+        With room for them.
     header : array of shape (40,)
         As in ``read_states``.
     rows : array of shape (n_rows, n_features + N_MARKS)
     firsts, lasts : arrays of shape (n_keys,)
         Which of them wait for a round of each key.
     ends : array of shape (n_keys,)
-        Written: where each state ends, in words of eight bytes.
+        Written: where each state ends.
     numbers, ... : arrays
         As in ``read_states``.
     """
-    merged_at, begin = slots.shape[2] - 2, 0
+    doubles, singles, integers = content.view(np.float64), content.view(np.float32), content.view(np.int32)
+    words, merged_at, begin = content.view(np.uint64), slots.shape[2] - 2, 0
     for key in range(coef.shape[0]):
         n_here, n_used, n_waiting = n_learners[key], slots.shape[1], lasts[key] - firsts[key]
         while n_used > 0 and slots[key, n_used - 1, merged_at] == 0.0:
@@ -413,7 +405,8 @@ def write_states(
         for row in range(firsts[key], lasts[key]):
             at = _append(doubles, at, rows[row])
         words[begin + CHECKSUM_WORD] = _checksum(words[begin:at])
-        ends[key] = begin = at
+        begin = at
+        ends[key] = 8 * at
 
 
 @inlined

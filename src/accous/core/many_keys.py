@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accous.arrays import FloatArray, IntArray
 from accous.core.compiled import AnyFloats, SingleArray
@@ -156,7 +157,7 @@ class KeyStack:
     factors, slot_ratios : arrays of shape (n_keys, n_slots, ...)
         What each slot multiplies the shapes by, and its ratio of the reference.
     room : array
-        For the largest states that these keys can have without waiting rows.
+        Bytes for the largest states that these keys can have without waiting rows.
     """
 
     shape: KeyShape
@@ -186,7 +187,7 @@ class KeyStack:
     weighing: FloatArray
     factors: FloatArray
     slot_ratios: FloatArray
-    room: FloatArray
+    room: NDArray[np.uint8]
 
     def __len__(self) -> int:
         return len(self.coef)
@@ -286,7 +287,7 @@ def make_stack(shape: KeyShape, n_keys: int, most_learners: int) -> KeyStack:
         weighing=np.empty((n_keys, shape.n_weighing)),
         factors=np.zeros((n_keys, n_slots, N_SHAPES)),
         slot_ratios=np.zeros((n_keys, n_slots, shape.n_reference)),
-        room=np.empty(n_keys * shape.count_words(most)),
+        room=np.empty(8 * n_keys * shape.count_words(most), dtype=np.uint8),
     )
 
 

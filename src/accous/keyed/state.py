@@ -27,7 +27,7 @@ import numpy as np
 from accous.arrays import FloatArray, IntArray
 from accous.core.ensemble import EnsembleSettings
 from accous.core.kernels_keys import Number
-from accous.core.kernels_states import N_HEADER_WORDS, N_MARKS, N_SIZES, checksum, read_states, write_states
+from accous.core.kernels_states import N_HEADER_WORDS, N_MARKS, checksum, read_states, write_states
 from accous.core.many_keys import N_NUMBERS, KeyShape, KeyStack, make_stack
 from accous.core.pool import LONGEST_LOOK
 from accous.exceptions import CheckpointError
@@ -154,14 +154,10 @@ class StateFormat:
         """
         room, ends = stack.room, np.empty(len(stack), dtype=np.int64)
         if len(rows):
-            room = np.empty(room.size + rows.size)
-        views = (room.view(each) for each in (np.float32, np.int32, np.uint64, np.uint8))
-        write_states(room, *views, self._header, rows, firsts, lasts, ends, *stack.stored)
-        content, begin, found = room.data.cast("B"), 0, []
-        for end in (8 * ends).tolist():
-            found.append(bytes(content[begin:end]))
-            begin = end
-        return found
+            room = np.empty(room.size + rows.nbytes, dtype=np.uint8)
+        write_states(room, self._header, rows, firsts, lasts, ends, *stack.stored)
+        content, places = room.data, ends.tolist()
+        return [bytes(content[begin:end]) for begin, end in zip([0, *places], places, strict=False)]
 
     @staticmethod
     def age(state: bytes, name: object = None) -> tuple[int, int]:
@@ -202,24 +198,22 @@ class StateFormat:
             If these are not the bytes of a state, belong to another model, were written by a newer accous, are damaged,
             or hold a count or a number that no rounds lead to.
         """
-        lengths, sizes = (
-            np.array([len(state) for state in states]),
-            np.empty((len(states), N_SIZES + 1), dtype=np.int64),
-        )
         # Compiled code reads numbers at the places where their type may lie, and as many as there are at least.
-        is_odd = (lengths % 8 > 0) | (lengths < 8 * (N_HEADER_WORDS + N_NUMBERS))
-        if is_odd.any():
-            raise self._problem(states[int(is_odd.argmax())], names[int(is_odd.argmax())])
-        content, lengths = b"".join(states), lengths // 8
-        views = (np.frombuffer(content, dtype=each) for each in (np.float64, np.float32, np.int32, np.uint64, np.uint8))
-        of_states = keys, np.cumsum(lengths) - lengths, lengths, *views, self._header, sizes
-        bad = read_states(*of_states, *self._of_limits, most_rows, *stack.stored)
+        least = 8 * (N_HEADER_WORDS + N_NUMBERS)
+        lengths = [len(state) for state in states]
+        for state, name, length in zip(states, names, lengths, strict=True):
+            if length % 8 or length < least:
+                raise self._problem(state, name)
+        n_waiting = np.empty(len(states), dtype=np.int64)
+        content = np.frombuffer(b"".join(states), dtype=np.uint8)
+        of_states = keys, np.array(lengths) // 8, content, self._header, n_waiting, *self._of_limits, most_rows
+        bad = read_states(*of_states, *stack.stored)
         if bad >= len(states):
             stack = make_stack(self._shape, len(stack), bad - len(states))
-            bad = read_states(*of_states, *self._of_limits, most_rows, *stack.stored)
+            bad = read_states(*of_states, *stack.stored)
         if bad >= 0:
             raise self._problem(states[bad], names[bad])
-        counts = sizes[:, N_SIZES].tolist()
+        counts = n_waiting.tolist()
         return stack, [self._rows(*each) if each[0] else None for each in zip(counts, states, names, strict=True)]
 
     def _rows(self, n_waiting: int, state: bytes, name: object) -> FloatArray:
