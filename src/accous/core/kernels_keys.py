@@ -22,6 +22,7 @@ from accous.core.compiled import (
     SINGLE2,
     SINGLE3,
     SingleArray,
+    inlined,
     kernel,
     merged,
 )
@@ -86,6 +87,7 @@ class Number(IntEnum):
 # --- Compiled steps over many keys: scores of rows, one row at a time, and what the weights of each key show
 
 
+FLAGS = types.Array(boolean, 1, "C")
 _LIMIT = 1e100  # as in `LinearPredictor`: changes no answer, and no sum overflows
 
 
@@ -108,29 +110,73 @@ def score_rows_of_keys(
         One score for two classes, otherwise one per class.
     probabilities : array of shape (n_rows, n_classes)
     """
-    n_columns, n_scores = rows.shape[1], scores.shape[1]
     for i in range(rows.shape[0]):
-        key = owners[i]
-        for c in range(n_scores):
-            score = coefs[key, c, n_columns]
-            for j in range(n_columns):
-                value = rows[i, j]
-                value = _LIMIT if value > _LIMIT else value
-                value = -_LIMIT if value < -_LIMIT else value
-                score += value * coefs[key, c, j]
-            scores[i, c] = score
-        if n_scores == 1:
-            probabilities[i, 1] = 1.0 / (1.0 + math.exp(-scores[i, 0]))
-            probabilities[i, 0] = 1.0 / (1.0 + math.exp(scores[i, 0]))
-            continue
-        largest, total = scores[i, 0], 0.0
-        for c in range(n_scores):
-            largest = max(largest, scores[i, c])
-        for c in range(n_scores):
-            probabilities[i, c] = math.exp(scores[i, c] - largest)
-            total += probabilities[i, c]
-        for c in range(n_scores):
-            probabilities[i, c] /= total
+        _score_row(rows[i], coefs[owners[i]], scores[i], probabilities[i])
+
+
+@kernel(types.void, KEYS, KEYS, KEYS, IN2, OUT2, OUT3, FLAGS, OUT2, OUT2, COUNTS, COUNTS)
+def predict_rows(
+    keys: IntArray,
+    firsts: IntArray,
+    lasts: IntArray,
+    rows: FloatArray,
+    fixed: FloatArray,
+    predictors: FloatArray,
+    is_moved: Any,
+    numbers: FloatArray,
+    probabilities: FloatArray,
+    class_numbers: IntArray,
+    rounds: IntArray,
+) -> None:
+    """Do the same for rows of a round of some keys, under the predictors in use, and choose classes.
+
+    Parameters
+    ----------
+    keys, firsts, lasts : arrays of shape (n_here,)
+        The keys, and where the rows of each begin and end.
+    rows : array of shape (n_rows, n_features)
+    fixed, predictors, is_moved, numbers : arrays
+        The fixed predictor, (n_scores, n_features + 1), and those of `accous.core.many_keys.KeyStack`.
+    probabilities, class_numbers, rounds : arrays of length n_rows
+        Written for these rows; the round is the one that the key runs next.
+    """
+    scores = np.empty(fixed.shape[0])
+    for h in range(keys.shape[0]):
+        key = keys[h]
+        is_adapted = is_moved[key] and numbers[Number.IS_HELD, key] == 0.0
+        coefs = predictors[key] if is_adapted else fixed
+        for i in range(firsts[h], lasts[h]):
+            _score_row(rows[i], coefs, scores, probabilities[i])
+            best = 0 if scores.shape[0] > 1 or not scores[0] > 0.0 else 1
+            for c in range(1, scores.shape[0]):
+                best = c if scores[c] > scores[best] else best
+            class_numbers[i] = best
+            rounds[i] = np.int64(numbers[Number.N_ROUNDS, key]) + 1
+
+
+@inlined
+def _score_row(row: FloatArray, coefs: FloatArray, scores: FloatArray, probabilities: FloatArray) -> None:
+    n_columns, n_scores = row.shape[0], scores.shape[0]
+    for c in range(n_scores):
+        score = coefs[c, n_columns]
+        for j in range(n_columns):
+            value = row[j]
+            value = _LIMIT if value > _LIMIT else value
+            value = -_LIMIT if value < -_LIMIT else value
+            score += value * coefs[c, j]
+        scores[c] = score
+    if n_scores == 1:
+        probabilities[1] = 1.0 / (1.0 + math.exp(-scores[0]))
+        probabilities[0] = 1.0 / (1.0 + math.exp(scores[0]))
+        return
+    largest, total = scores[0], 0.0
+    for c in range(n_scores):
+        largest = max(largest, scores[c])
+    for c in range(n_scores):
+        probabilities[c] = math.exp(scores[c] - largest)
+        total += probabilities[c]
+    for c in range(n_scores):
+        probabilities[c] /= total
 
 
 @kernel(types.void, KEYS, IN3, IN1, float64, SINGLE3, IN2, OUT2, OUT1, OUT2, OUT3, OUT3)
@@ -193,7 +239,6 @@ def restore_keys(
 
 
 LOOK_LEFT, LOOK_OVER, REFIT, COMPARE, INPUTS, IMPOSSIBLE = 1, 2, 4, 8, 16, 32
-FLAGS = types.Array(boolean, 1, "C")
 _RULES = types.UniTuple(float64, 9)
 _OF_LOOKS = types.UniTuple(float64, 5)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from accous.arrays import FloatArray, IntArray
 from accous.core.compiled import AnyFloats, SingleArray
-from accous.core.ensemble import EnsembleSettings, NarrowReference
+from accous.core.ensemble import EnsembleSettings, LearnerKernel, NarrowReference
 from accous.core.kernels_keys import Number, restore_keys, settle_keys
 from accous.core.kernels_pool import pool_reference
 from accous.core.kernels_states import N_HEADER_WORDS
@@ -218,6 +218,17 @@ class KeyStack:
             priors=self.priors,
             factors=self.factors,
         )
+
+    @cached_property
+    def keys(self) -> IntArray:
+        """The places of all keys."""
+        return np.arange(len(self))
+
+    @cached_property
+    def workspace(self) -> tuple[FloatArray, Any]:
+        """Room for gradients and learners of a round."""
+        n_keys, most, d = self.coefs.shape
+        return np.empty((n_keys, most + 1, d)), LearnerKernel.make_room(self.arrays.of_learners)
 
     @cached_property
     def stored(self) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from accous.arrays import BoolArray, FloatArray, IntArray
-from accous.core.kernels_keys import Number
+from accous.core.kernels_keys import Number, predict_rows
 from accous.core.many_keys import N_EVENT_COLUMNS, KeyStack, make_stack
 from accous.core.round import count_learners
 from accous.diagnostics.losses import effective_sample_size
@@ -25,6 +25,7 @@ from accous.keyed.rounds import (
     KeyedRows,
     RoundPlanner,
     join_rows,
+    ranges,
     settle_round,
     start_fits,
 )
@@ -233,11 +234,18 @@ class ChunkResult(NamedTuple):
     events: list[KeyEvent]
 
 
+class _RowsRead(NamedTuple):
+    """Rows, and how the predictors of keys read them."""
+
+    X: FloatArray
+    scored: FloatArray
+
+
 class _Outcome(NamedTuple):
     """What is written down for each row; round 0 means that it was not predicted."""
 
-    class_numbers: IntArray
     probabilities: FloatArray
+    class_numbers: IntArray
     rounds: IntArray
 
 
@@ -256,7 +264,8 @@ class KeyRunner:
 
     def __init__(self, shared: SharedModel, planner: ChunkPlanner, form: StateFormat) -> None:
         self._shared, self._planner, self._form = shared, planner, form
-        self._fixed = shared.fixed.coefs[None]
+        self._fixed = shared.fixed.coefs[None].copy()
+        self._step_sizes: dict[int, float] = {}
         none = np.empty(0, dtype=np.int64)
         self._no_rows = KeyedRows(np.empty((0, shared.shape.n_features)), np.empty(0), none, none > 0, none)
         self._no_matrix = self._no_rows.to_matrix()
@@ -287,21 +296,30 @@ class KeyRunner:
         """
         stack, waiting = self.read(names, states, max(counts.tolist(), default=0))
         plan = self._planner.plan(stack, waiting, new, counts, is_last=is_last)
-        outcome = self._outcome_of(len(plan.rows))
+        outcome, rows = self._outcome_of(len(plan.rows)), self._rows_read(plan.rows.X)
         events: list[KeyEvent] = []
         has_times = len(plan.rows) > 0 and not math.isnan(plan.rows.times[0])
         for wave in range(max(plan.n_rounds.tolist(), default=0)):
             active = plan.keys_of_round(wave)
-            indices, starts = plan.rows_of_round(active, wave)
-            X = plan.rows.X[indices]
+            firsts, lasts = plan.rows_of_round(active, wave)
+            indices, starts = self._places(firsts, lasts)
             if has_times:
                 newest = np.maximum.reduceat(plan.rows.times[indices], starts[:-1])
                 stack.numbers[Number.ROUND_TIME, active] = np.fmax(stack.numbers[Number.ROUND_TIME, active], newest)
-            self._predict(stack, active, starts, X, indices, outcome)
-            events += self._run_round(stack, active, X, starts, names)
-        result = self._finish(stack, plan, outcome, events)
+            self._predict(stack, active, firsts, lasts, rows, outcome)
+            events += self._run_round(stack, active, rows.X[indices], starts, names)
+        # Rows that are taken as they come are all predicted, and none was before if none waited.
+        result = self._finish(stack, plan, outcome, events, is_whole=plan.rows is new)
         self._put_back(stack)
         return result
+
+    @staticmethod
+    def _places(firsts: IntArray, lasts: IntArray) -> tuple[IntArray | slice, IntArray]:
+        """Return the places of rows between these, and where each key's rows begin among them."""
+        if len(firsts) == 1:
+            first, last = int(firsts[0]), int(lasts[0])
+            return slice(first, last), np.array([0, last - first])
+        return ranges(firsts, lasts)
 
     def read(
         self, names: list[Any], states: list[bytes | None], most_rows: int = 0
@@ -320,7 +338,7 @@ class KeyRunner:
                     waiting[key] = KeyedRows.from_matrix(matrix)
         if len(known) < n_keys:
             self._start(stack, np.array([key for key, state in enumerate(states) if state is None]))
-        shared.rounds.restore(stack, np.arange(n_keys))
+        shared.rounds.restore(stack, stack.keys)
         return stack, waiting
 
     def _empty_stack(self, n_keys: int, n_learners: int) -> KeyStack:
@@ -349,7 +367,11 @@ class KeyRunner:
     def _outcome_of(self, n_rows: int) -> _Outcome:
         n_classes = len(self._shared.label_classes)
         counts = np.zeros((2, n_rows), dtype=np.int64)
-        return _Outcome(counts[0], np.zeros((n_rows, n_classes)), counts[1])
+        return _Outcome(np.zeros((n_rows, n_classes)), counts[0], counts[1])
+
+    def _rows_read(self, X: FloatArray) -> _RowsRead:
+        bounds = self._shared.fixed.bounds
+        return _RowsRead(X, X if bounds is None else bounds.clipped(X))
 
     def _run_round(
         self, stack: KeyStack, active: IntArray, X: FloatArray, starts: IntArray, names: list[Any]
@@ -359,66 +381,48 @@ class KeyRunner:
         features, is_long = shared.ratio.features_.transform_each(X)
         if shared.ratio.bounds is not None:
             features, _ = shared.ratio.features_.transform_each(shared.ratio.bounds.clipped(X))
-        n_rows = starts[1:] - starts[:-1]
-        sizes = {n: shared.ratio.step_size_for(n) for n in set(n_rows.tolist())}
-        step_sizes = np.array([sizes[n] for n in n_rows.tolist()])
-        shared.rounds.run(stack.arrays, active, features, starts, step_sizes, stack.arrays)
+        step_sizes = np.array([self._step_size(n) for n in (starts[1:] - starts[:-1]).tolist()])
+        shared.rounds.run(stack.arrays, active, features, starts, step_sizes, stack.arrays, stack.workspace)
         return settle_round(shared, stack, active, starts, is_long, names)
 
-    def _predict(
-        self,
-        stack: KeyStack,
-        keys: IntArray,
-        starts: IntArray,
-        X: FloatArray,
-        indices: IntArray | slice,
-        outcome: _Outcome,
-    ) -> None:
-        """Predict rows of some keys by the state before their round."""
-        owners = np.zeros(len(X), dtype=np.int64) if len(stack) == 1 else np.repeat(keys, starts[1:] - starts[:-1])
-        weight = None if self._shared.learned is None else self._weights_of_learned(stack)[owners]
-        self._score(owners, X, self._coefs_in_use(stack), weight, indices, outcome)
-        outcome.rounds[indices] = stack.numbers[Number.N_ROUNDS, owners] + 1.0
+    def _step_size(self, n_rows: int) -> float:
+        found = self._step_sizes.get(n_rows)
+        if found is None:
+            found = self._step_sizes[n_rows] = self._shared.ratio.step_size_for(n_rows)
+        return found
 
-    def _coefs_in_use(self, stack: KeyStack) -> FloatArray:
-        if len(stack) == 1:  # the same in less time
-            is_fixed = not stack.is_moved[0] or stack.numbers[Number.IS_HELD, 0] != 0.0
-            return self._fixed if is_fixed else stack.predictors
-        is_adapted = stack.is_moved & (stack.numbers[Number.IS_HELD] == 0.0)
-        return np.where(is_adapted[:, None, None], stack.predictors, self._fixed)
+    def _predict(
+        self, stack: KeyStack, keys: IntArray, firsts: IntArray, lasts: IntArray, rows: _RowsRead, outcome: _Outcome
+    ) -> FloatArray:
+        """Predict rows of some keys by the state before their round; return what their own predictors say."""
+        shared, own = self._shared, outcome.probabilities
+        if shared.learned is not None:
+            own = np.empty((len(rows.X), len(shared.classes)))
+        of_stack = stack.predictors, stack.is_moved, stack.numbers
+        predict_rows(keys, firsts, lasts, rows.scored, self._fixed[0], *of_stack, own, *outcome[1:])
+        if shared.learned is not None:
+            places, _ = ranges(firsts, lasts)
+            weight = self._weights_of_learned(stack)[np.repeat(keys, lasts - firsts)]
+            mixed = shared.mixed(own[places], shared.of_learned(rows.X[places]), weight)
+            outcome.probabilities[places], outcome.class_numbers[places] = mixed, mixed.argmax(axis=1)
+        return own
 
     def _weights_of_learned(self, stack: KeyStack) -> FloatArray:
         """Return the weight of what labels taught in each key: the model's odds, times what the key's labels say."""
         return weight_of_odds(self._shared.first_odds, stack.numbers[Number.GAIN])
-
-    def _score(
-        self,
-        owners: IntArray,
-        X: FloatArray,
-        coefs: FloatArray,
-        weight: FloatArray | None,
-        indices: IntArray | slice,
-        outcome: _Outcome,
-    ) -> None:
-        scores, own = score(owners, X, coefs, self._shared.fixed)
-        if weight is None:
-            numbers = scores[:, 0] > 0.0 if scores.shape[1] == 1 else scores.argmax(axis=1)
-        else:
-            own = self._shared.mixed(own, self._shared.of_learned(X), weight)
-            numbers = own.argmax(axis=1)
-        outcome.probabilities[indices], outcome.class_numbers[indices] = own, numbers
 
     def observe(
         self, names: list[Any], states: list[bytes | None], X: FloatArray, truths: IntArray, counts: IntArray
     ) -> list[bytes]:
         """Count labels of rows of some keys: how often the key is wrong now, and how much better labels predict."""
         stack, waiting = self.read(names, states)
-        keys, numbers, outcome = np.arange(len(stack)), stack.numbers, self._outcome_of(len(X))
-        owners, starts = np.repeat(keys, counts), np.concatenate(([0], np.cumsum(counts)))
-        self._predict(stack, keys, starts, X, slice(None), outcome)
+        numbers, outcome, lasts = stack.numbers, self._outcome_of(len(X)), np.cumsum(counts)
+        own, owners = (
+            self._predict(stack, stack.keys, lasts - counts, lasts, self._rows_read(X), outcome),
+            np.repeat(stack.keys, counts),
+        )
         gains = np.zeros(len(X))
         if self._shared.learned is not None:
-            own = score(owners, X, self._coefs_in_use(stack), self._shared.fixed)[1]
             learned = self._shared.of_learned(X)
             both = [self._shared.mixed(own, learned, np.full(len(X), weight)) for weight in (0.0, 1.0)]
             losses = [log_losses(np.where(truths < 0, 0.0, each[np.arange(len(X)), truths])) for each in both]
@@ -434,13 +438,13 @@ class KeyRunner:
         self._put_back(stack)
         return after
 
-    def _finish(self, stack: KeyStack, plan: ChunkPlan, outcome: _Outcome, events: list[KeyEvent]) -> ChunkResult:
-        keys, rows, owners = np.arange(len(stack)), plan.rows, plan.owners
-        indices, starts = plan.open_rows()
-        if starts[-1]:
-            self._predict(stack, keys, starts, rows.X[indices], indices, outcome)
-        is_out = ~rows.is_predicted & (outcome.rounds > 0)
-        matrix, ends, lasts = self._no_matrix, plan.ends, plan.offsets[1:]
+    def _finish(
+        self, stack: KeyStack, plan: ChunkPlan, outcome: _Outcome, events: list[KeyEvent], *, is_whole: bool
+    ) -> ChunkResult:
+        rows, owners, ends, lasts = plan.rows, plan.owners, plan.ends, plan.offsets[1:]
+        if plan.n_open.any():
+            self._predict(stack, stack.keys, ends, ends + plan.n_open, self._rows_read(rows.X), outcome)
+        matrix = self._no_matrix
         if (ends < lasts).any():
             matrix = KeyedRows(rows.X, rows.times, rows.numbers, outcome.rounds > 0, rows.positions).to_matrix()
         result = ChunkResult(
@@ -452,8 +456,9 @@ class KeyRunner:
             outcome.probabilities,
             events,
         )
-        if np.count_nonzero(is_out) < len(is_out):
-            result = _some_rows(result, is_out)
+        if not is_whole:
+            is_out = ~rows.is_predicted & (outcome.rounds > 0)
+            result = result if is_out.all() else _some_rows(result, is_out)
         return result if plan.beside is None else self._with_beside(plan, result)
 
     def _with_beside(self, plan: ChunkPlan, result: ChunkResult) -> ChunkResult:
@@ -465,16 +470,19 @@ class KeyRunner:
         beside, owners = plan.beside, plan.beside_owners
         assert beside is not None
         assert owners is not None
-        outcome = self._outcome_of(len(beside))
-        owner, weight = np.zeros(len(beside), dtype=np.int64), np.zeros(len(beside)) if self._shared.learned else None
-        self._score(owner, beside.X, self._fixed, weight, slice(None), outcome)
+        shared, nobody = self._shared, np.zeros(len(beside), dtype=np.int64)
+        scores, found = score(nobody, beside.X, self._fixed, shared.fixed)
+        class_numbers = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0.0).astype(np.int64)
+        if shared.learned is not None:
+            found = shared.mixed(found, shared.of_learned(beside.X), np.zeros(len(beside)))
+            class_numbers = found.argmax(axis=1)
         return ChunkResult(
             result.states,
             join_rows([result.rows, beside]),
             np.concatenate((result.owners, owners)),
-            np.concatenate((result.rounds, np.zeros(len(beside), dtype=np.int64))),
-            np.concatenate((result.class_numbers, outcome.class_numbers)),
-            np.concatenate((result.probabilities, outcome.probabilities)),
+            np.concatenate((result.rounds, nobody)),
+            np.concatenate((result.class_numbers, class_numbers)),
+            np.concatenate((result.probabilities, found)),
             result.events,
         )
 
@@ -589,12 +597,9 @@ class KeyedAdapter:
         events : list of KeyEvent
         """
         rows = self._read(X, times, numbers)
-        given = rows.times
-        if times is not None:
-            rows = rows.in_order()
-        counts = np.array([len(rows)])
-        result = self.runner.run([None], [state], rows, counts, is_last=is_last)
-        predictions = self._predictions([None], [result], [_ONE_KEY], given)
+        in_order = rows if times is None else rows.in_order()
+        result = self.runner.run([None], [state], in_order, np.array([len(rows)]), is_last=is_last)
+        predictions = self._predictions_of_one(None, result, rows)
         return result.states[0], predictions, result.events
 
     def step_many(
@@ -630,10 +635,9 @@ class KeyedAdapter:
         """
         if not isinstance(states, Mapping):
             raise DataError(f"states must be a dict of key to bytes, got {type(states).__name__}: begin with {{}}.")
-        rows = self._read(X, times, numbers)
-        given = rows.times
-        names, codes = read_keys(keys, len(rows), list(states) if is_last else [])
-        rows, counts = _by_key(rows, codes, len(names), has_times=times is not None)
+        read = self._read(X, times, numbers)
+        names, codes = read_keys(keys, len(read), list(states) if is_last else [])
+        rows, counts = _by_key(read, codes, len(names), has_times=times is not None)
         ends = np.cumsum(counts)
         # Keys with as many rows run together, so that few of them wait for the others.
         order = np.argsort(-counts, kind="stable")
@@ -650,7 +654,7 @@ class KeyedAdapter:
             after.update(zip(of_part, result[-1].states, strict=True))
             parts.append(part)
         events = [event for each in result for event in each.events]
-        return after, self._predictions(names, result, parts, given), events
+        return after, self._predictions(names, result, parts, read), events
 
     def observe(self, states: Mapping[Any, bytes | None], keys: Any, X: Any, y: Any) -> dict[Any, bytes]:
         """Take labels of rows: each key measures its error with them, and learns how far to believe its predictors.
@@ -728,18 +732,18 @@ class KeyedAdapter:
             np.ascontiguousarray(rows, dtype=np.float64),
             _nothing(n_rows, np.nan) if times is None else read_times(times, n_rows),
             _nothing(n_rows, -1) if numbers is None else read_numbers(numbers, n_rows),
-            positions < 0,
+            np.zeros(n_rows, dtype=np.bool_),
             positions,
         )
 
     def _predictions(
-        self, names: list[Any], result: list[ChunkResult], parts: Sequence[IntArray], given: FloatArray
+        self, names: list[Any], result: list[ChunkResult], parts: Sequence[IntArray], read: KeyedRows
     ) -> Predictions:
-        """Put together what all parts predicted; ``given`` are the times that the caller gave."""
+        """Put together what all parts predicted, given the rows as the caller gave them."""
         if not result:
             result, parts = [self.runner.nothing()], [np.empty(0, dtype=np.int64)]
         if len(names) == 1:
-            return self._predictions_of_one(names[0], result[0], given)
+            return self._predictions_of_one(names[0], result[0], read)
         together = [each.rows for each in result]
         positions = np.concatenate([rows.positions for rows in together])
         is_in_order = len(result) == 1 and bool((positions[1:] > positions[:-1]).all())
@@ -752,7 +756,7 @@ class KeyedAdapter:
         owners = joined([part[each.owners] for part, each in zip(parts, result, strict=True)])
         keys = np.empty(len(names), dtype=object)
         keys[:] = names
-        times = self._as_given(times, positions[order], given)
+        times = self._as_given(times, positions[order], read.times)
         probabilities: FloatArray = joined([each.probabilities for each in result])
         return Predictions(
             keys=keys[owners],
@@ -764,20 +768,24 @@ class KeyedAdapter:
             positions=positions[order],
         )
 
-    def _predictions_of_one(self, name: Any, result: ChunkResult, given: FloatArray) -> Predictions:
+    def _predictions_of_one(self, name: Any, result: ChunkResult, read: KeyedRows) -> Predictions:
         """Do the same for a single key, in less time."""
-        rows, order = result.rows, result.rows.positions.argsort(kind="stable")
-        keys = np.empty(len(order), dtype=object)
+        rows, classes = result.rows, self.shared.label_classes[result.class_numbers]
+        keys = np.empty(len(classes), dtype=object)
         keys.fill(name)
-        return Predictions(
+        found = Predictions(
             keys=keys,
-            numbers=rows.numbers[order],
-            times=self._as_given(rows.times[order], rows.positions[order], given),
-            rounds=result.rounds[order],
-            classes=self.shared.label_classes[result.class_numbers[order]],
-            probabilities=result.probabilities[order],
-            positions=rows.positions[order],
+            numbers=rows.numbers,
+            times=self._as_given(rows.times, rows.positions, read.times),
+            rounds=result.rounds,
+            classes=classes,
+            probabilities=result.probabilities,
+            positions=rows.positions,
         )
+        if rows is read:
+            return found
+        order = rows.positions.argsort(kind="stable")
+        return Predictions(*(getattr(found, each.name)[order] for each in fields(found)))
 
     def _as_given(self, times: FloatArray, positions: IntArray, given: FloatArray) -> FloatArray:
         """Return the times that the caller gave: a late row may have been given that of the round that it joined."""

@@ -250,6 +250,9 @@ class RoundPlanner:
 # --- The rows and rounds of several keys in one call, as flat arrays
 
 
+_FIRST = np.zeros(1, dtype=np.int64)
+
+
 class ChunkPlan(NamedTuple):
     """What a call does with the rows of several keys.
 
@@ -291,25 +294,14 @@ class ChunkPlan(NamedTuple):
 
     def keys_of_round(self, number: int) -> IntArray:
         """Return the keys that have a round of this number in this call."""
-        if len(self.n_rounds) == 1:
-            return np.zeros(1, dtype=np.int64)
-        return np.flatnonzero(self.n_rounds > number)
+        return _FIRST if len(self.n_rounds) == 1 else np.flatnonzero(self.n_rounds > number)
 
-    def rows_of_round(self, keys: IntArray, number: int) -> tuple[IntArray | slice, IntArray]:
-        """Return the places of the rows of a round of some keys, and where each key's rows begin among them."""
+    def rows_of_round(self, keys: IntArray, number: int) -> tuple[IntArray, IntArray]:
+        """Return where the rows of a round of some keys begin, and where they end."""
         if len(self.n_rounds) == 1:
-            start, end = self.bounds[number : number + 2].tolist()
-            return slice(start, end), np.array([0, end - start])
+            return self.bounds[number : number + 1], self.bounds[number + 1 : number + 2]
         at = self.firsts[keys] + number
-        return _ranges(self.bounds[at], self.bounds[at + 1])
-
-    def open_rows(self) -> tuple[IntArray | slice, IntArray]:
-        """Return the places of the rows of the open rounds, and where each key's rows begin among them."""
-        if len(self.n_rounds) == 1:
-            start, n_open = int(self.bounds[-1]), int(self.n_open[0])
-            return slice(start, start + n_open), np.array([0, n_open])
-        ends = self.ends
-        return _ranges(ends, ends + self.n_open)
+        return self.bounds[at], self.bounds[at + 1]
 
 
 class ChunkPlanner:
@@ -363,7 +355,7 @@ class ChunkPlanner:
             rows = join_rows([*(each for each in waiting if len(each)), new]).take(np.argsort(owners, kind="stable"))
         n_rounds = together // size
         firsts = np.concatenate(([0], np.cumsum(n_rounds + 1)[:-1]))
-        bounds = _ranges(firsts, firsts + n_rounds + 1)[0] - np.repeat(firsts, n_rounds + 1)
+        bounds = ranges(firsts, firsts + n_rounds + 1)[0] - np.repeat(firsts, n_rounds + 1)
         bounds = bounds * size + np.repeat(offsets[:-1], n_rounds + 1)
         if len(new) and not np.isnan(new.times).all():
             has_rows = counts > 0
@@ -426,7 +418,7 @@ class ChunkPlanner:
         )
 
 
-def _ranges(starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
+def ranges(starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
     """Return the numbers of several ranges, one after the other, and where each range begins among them."""
     lengths = ends - starts
     begins = np.concatenate(([0], np.cumsum(lengths)))
