@@ -207,29 +207,30 @@ def restore_keys(
         Of `accous.core.many_keys.KeyStack`.
     """
     n_shapes, width = cuts.shape[0], slots.shape[2]
-    n_coefs, n_rows = width - n_shapes - 2, slot_ratios.shape[2]
-    theta, means, shares, ratios = (
-        np.empty(n_coefs),
-        np.empty(n_shapes),
-        np.empty(n_shapes),
-        np.empty((blocks.shape[0], BLOCK)),
-    )
+    n_coefs, n_rows, n_slots = width - n_shapes - 2, slot_ratios.shape[2], slots.shape[1]
+    points, scores, ratios = np.empty((2, n_coefs)), np.empty((2, BLOCK)), np.empty((2, blocks.shape[0], BLOCK))
+    means, shares = np.empty(n_shapes), np.empty(n_shapes)
     for h in range(keys.shape[0]):
         key, n_used = keys[h], 0
-        for slot in range(slots.shape[1]):
-            for j in range(n_shapes):
-                factors[key, slot, j] = 0.0
-            if slots[key, slot, width - 2] > 0.0:
-                n_used += 1
+        while n_used < n_slots and slots[key, n_used, width - 2] > 0.0:
+            n_used += 1
+        for first in range(0, n_used, 2):
+            n_here = min(2, n_used - first)
+            for k in range(n_here):
                 for j in range(n_coefs):
-                    theta[j] = slots[key, slot, j]
+                    points[k, j] = slots[key, first + k, j]
+            if n_here == 2:
+                evaluate_two_at(blocks, points, 0, uncut, scores, ratios)
+            else:
+                evaluate_at(blocks, points[0], uncut, ratios[0])
+            for k in range(n_here):
+                slot, row, none = first + k, ratios[k].reshape(-1)[:n_rows], slot_ratios[key, :0]
                 for j in range(n_shapes):
                     shares[j] = slots[key, slot, n_coefs + j]
-                evaluate_at(blocks, theta, uncut, ratios)
-                row, none = ratios.reshape(-1)[:n_rows], slot_ratios[key, :0]
                 mix_all(row, cuts, shares, none, means, slot_ratios[key, slot])
                 for j in range(n_shapes):
                     factors[key, slot, j] = shares[j] / means[j]
+        factors[key, n_used:] = 0.0
         for c in range(priors.shape[1]):
             priors[key, c] = priors_by_used[n_used, c]
         holds[key] = hold_for(numbers[Number.EXCESS, key])

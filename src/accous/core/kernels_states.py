@@ -136,7 +136,7 @@ def read_states(
     ----------
     keys : array of shape (n_states,)
     lengths : array of shape (n_states,)
-        In words of eight bytes.
+        In bytes.
     content : array
         All states, one after the other.
     header : array of shape (40,)
@@ -179,7 +179,7 @@ def read_states(
         n_doubles += 2 * sizes[s, 0] + sizes[s, 4] * predictors.shape[1] * predictors.shape[2]
         n_waiting[s] = integers[2 * begin + _WAITING_AT // 4]
         n_words = n_doubles + (n_singles + 1) // 2 + n_waiting[s] * (predictors.shape[2] - 1 + N_MARKS)
-        is_whole = n_waiting[s] >= 0 and n_words == lengths[s]
+        is_whole = n_waiting[s] >= 0 and 8 * n_words == lengths[s]
         for i in range(8 * N_HEADER_WORDS):
             is_free = _SIZES_AT <= i < 8 * CHECKSUM_WORD + 8
             is_whole &= is_free or content[8 * begin + i] == header[i]
@@ -194,7 +194,7 @@ def read_states(
     begin = 0
     for s in range(keys.shape[0]):
         key, at = keys[s], begin + N_HEADER_WORDS
-        begin += lengths[s]
+        begin += lengths[s] // 8
         n_here, n_used, n_seen, n_looks = sizes[s, 0], sizes[s, 1], sizes[s, 2], sizes[s, 3]
         first = doubles[at : at + n_numbers]
         n_active = _count_learners(np.int64(first[0]) + 1, min_interval)

@@ -327,17 +327,19 @@ class KeyRunner:
         """Return keys as a stack, with room for the rounds that so many rows per key can make, and the waiting rows."""
         shared, n_keys = self._shared, len(states)
         stack = self._empty_stack(n_keys, count_learners(most_rows + 1, shared.min_interval))
-        known = [key for key, state in enumerate(states) if state is not None]
-        waiting = [self._no_rows] * n_keys
-        if known:
-            stored = [bytes(state) for state in states if state is not None]
-            known_names, keys = [names[key] for key in known], np.array(known)
-            stack, rows = self._form.unpack(stored, known_names, most_rows, stack, keys)
-            for key, matrix in zip(known, rows, strict=True):
-                if matrix is not None:
-                    waiting[key] = KeyedRows.from_matrix(matrix)
-        if len(known) < n_keys:
-            self._start(stack, np.array([key for key, state in enumerate(states) if state is None]))
+        waiting, new, known = [self._no_rows] * n_keys, [], stack.keys
+        if None in states:
+            new = [key for key, state in enumerate(states) if state is None]
+            known = np.delete(known, new)
+        if len(new) < n_keys:
+            stored, known_names = [bytes(state) for state in states if state is not None], names
+            if new:
+                known_names = [names[key] for key in known.tolist()]
+            stack, rows = self._form.unpack(stored, known_names, most_rows, stack, known)
+            for key, matrix in rows.items():
+                waiting[key] = KeyedRows.from_matrix(matrix)
+        if new:
+            self._start(stack, np.array(new))
         shared.rounds.restore(stack, stack.keys)
         return stack, waiting
 
@@ -441,16 +443,15 @@ class KeyRunner:
     def _finish(
         self, stack: KeyStack, plan: ChunkPlan, outcome: _Outcome, events: list[KeyEvent], *, is_whole: bool
     ) -> ChunkResult:
-        rows, owners, ends, lasts = plan.rows, plan.owners, plan.ends, plan.offsets[1:]
-        if plan.n_open.any():
+        rows, matrix, ends, lasts = plan.rows, self._no_matrix, stack.keys, stack.keys
+        if plan.n_left:
+            ends, lasts = plan.ends, plan.offsets[1:]
             self._predict(stack, stack.keys, ends, ends + plan.n_open, self._rows_read(rows.X), outcome)
-        matrix = self._no_matrix
-        if (ends < lasts).any():
             matrix = KeyedRows(rows.X, rows.times, rows.numbers, outcome.rounds > 0, rows.positions).to_matrix()
         result = ChunkResult(
             self._form.pack(stack, matrix, ends, lasts),
             rows,
-            owners,
+            plan.owners,
             outcome.rounds,
             outcome.class_numbers,
             outcome.probabilities,

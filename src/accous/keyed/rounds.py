@@ -267,6 +267,8 @@ class ChunkPlan(NamedTuple):
     firsts : array of shape (n_keys,)
         Where the bounds of each key begin.
     n_rounds, n_open : arrays of shape (n_keys,)
+    n_left : int
+        Rows after the rounds, of all keys.
     beside, beside_owners : Rows and array, or None
         Late rows that are predicted and not learned from, and their keys.
     """
@@ -277,6 +279,7 @@ class ChunkPlan(NamedTuple):
     firsts: IntArray
     n_rounds: IntArray
     n_open: IntArray
+    n_left: int
     beside: KeyedRows | None = None
     beside_owners: IntArray | None = None
 
@@ -370,12 +373,13 @@ class ChunkPlanner:
             firsts=firsts,
             n_rounds=n_rounds,
             n_open=together - n_rounds * size,
+            n_left=len(rows) - size * int(n_rounds.sum()),
         )
 
     def _plan_one(self, numbers: FloatArray, waiting: KeyedRows, new: KeyedRows) -> ChunkPlan:
         """Do the same for a single key, in less time."""
         rows, size = join_rows([waiting, new]) if len(waiting) else new, self._planner.round_size
-        n_rounds = len(rows) // size
+        n_rounds, n_left = divmod(len(rows), size)
         # Either all rows have times or none has; without them there is nothing to look for.
         if len(new) and not math.isnan(new.times[0]):
             newest = float(new.times.max())
@@ -385,9 +389,10 @@ class ChunkPlanner:
             rows=rows,
             offsets=np.array([0, len(rows)]),
             bounds=np.arange(0, n_rounds * size + 1, size),
-            firsts=np.zeros(1, dtype=np.int64),
+            firsts=_FIRST,
             n_rounds=np.array([n_rounds]),
-            n_open=np.array([len(rows) - n_rounds * size]),
+            n_open=np.array([n_left]),
+            n_left=n_left,
         )
 
     def _plan_each(
@@ -413,6 +418,7 @@ class ChunkPlanner:
             firsts=np.concatenate(([0], np.cumsum(n_rounds + 1)[:-1])),
             n_rounds=n_rounds,
             n_open=np.array([plan.n_open for plan in plans]),
+            n_left=sum(len(plan.rows) - int(plan.bounds[-1]) for plan in plans),
             beside=join_rows(beside) if beside else None,
             beside_owners=np.concatenate(owners) if owners else None,
         )

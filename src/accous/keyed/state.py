@@ -177,8 +177,8 @@ class StateFormat:
         most_rows: int,
         stack: KeyStack,
         keys: IntArray,
-    ) -> tuple[KeyStack, list[FloatArray | None]]:
-        """Write states into the places of some keys of a stack; return it, and the waiting rows of each, if any.
+    ) -> tuple[KeyStack, dict[int, FloatArray]]:
+        """Write states into the places of some keys of a stack; return it, and the waiting rows of keys that have some.
 
         If the stack has too little room for learners, another one takes its place.
 
@@ -206,15 +206,17 @@ class StateFormat:
                 raise self._problem(state, name)
         n_waiting = np.empty(len(states), dtype=np.int64)
         content = np.frombuffer(b"".join(states), dtype=np.uint8)
-        of_states = keys, np.array(lengths) // 8, content, self._header, n_waiting, *self._of_limits, most_rows
+        of_states = keys, np.array(lengths), content, self._header, n_waiting, *self._of_limits, most_rows
         bad = read_states(*of_states, *stack.stored)
         if bad >= len(states):
             stack = make_stack(self._shape, len(stack), bad - len(states))
             bad = read_states(*of_states, *stack.stored)
         if bad >= 0:
             raise self._problem(states[bad], names[bad])
-        counts = n_waiting.tolist()
-        return stack, [self._rows(*each) if each[0] else None for each in zip(counts, states, names, strict=True)]
+        places = n_waiting.nonzero()[0].tolist()
+        return stack, {
+            int(keys[place]): self._rows(int(n_waiting[place]), states[place], names[place]) for place in places
+        }
 
     def _rows(self, n_waiting: int, state: bytes, name: object) -> FloatArray:
         """Return the waiting rows of a state."""
