@@ -27,7 +27,7 @@ from accous.core.compiled import (
     merged,
 )
 from accous.core.kernels_pool import distance_from_means, hold_back, mix_all, mix_candidates
-from accous.core.kernels_rows import BLOCK, evaluate_at, evaluate_two_at
+from accous.core.kernels_rows import BLOCK, evaluate_at_each
 from accous.core.kernels_weights import (
     count_effective,
     cut_to,
@@ -219,10 +219,7 @@ def restore_keys(
             for k in range(n_here):
                 for j in range(n_coefs):
                     points[k, j] = slots[key, first + k, j]
-            if n_here == 2:
-                evaluate_two_at(blocks, points, 0, uncut, scores, ratios)
-            else:
-                evaluate_at(blocks, points[0], uncut, ratios[0])
+            evaluate_at_each(blocks, points, n_here, uncut, scores, ratios)
             for k in range(n_here):
                 slot, row, none = first + k, ratios[k].reshape(-1)[:n_rows], slot_ratios[key, :0]
                 for j in range(n_shapes):
@@ -247,7 +244,7 @@ _OF_LOOKS = types.UniTuple(float64, 5)
 @kernel(
     *(int64, KEYS, KEYS, IN1, IN3, IN1, IN1, float64, float64, types.Array(int64, 2, "C", readonly=True), KEYS, int64),
     *(_OF_LOOKS, _RULES, OUT2, OUT2, SINGLE2, OUT1, OUT1, OUT3, SINGLE2, SINGLE2, FLAGS, FLAGS, OUT2, OUT2, OUT2),
-    COUNTS,
+    *(OUT2, OUT3, COUNTS),
 )
 def settle_keys(
     keys: IntArray,
@@ -276,6 +273,8 @@ def settle_keys(
     weights: FloatArray,
     shrunk: FloatArray,
     weighing: FloatArray,
+    room: FloatArray,
+    ratios: FloatArray,
     due: IntArray,
 ) -> int:
     r"""Weigh the reference by the pooled ratio of each key after its round, and say what is due.
@@ -325,6 +324,8 @@ def settle_keys(
         Importance weights, and the same moved towards the base weights.
     weighing : array of shape (n_keys, n_weighing)
         What the shrunk weights are made of.
+    room, ratios : arrays of shape (3, n_reference) and (4, n_blocks, BLOCK)
+        Workspace.
     due : array of shape (n_here,)
         Written: a sum of the constants above.
 
@@ -334,16 +335,16 @@ def settle_keys(
         All that is due for any key.
     """
     n_reference, n_coefs, n_all, total = base.shape[0], coef.shape[1], slots.shape[1] + cuts.shape[0], sum_of(base)
-    points, scores, ratios = np.empty((2, n_coefs)), np.empty((2, BLOCK)), np.empty((2, blocks.shape[0], BLOCK))
-    means, shares, room = np.empty(cuts.shape[0]), np.empty(n_all), np.empty((3, n_reference))
-    pooled, other, spare = room[0], room[1], room[2]
-    first, second = ratios[0].reshape(-1)[:n_reference], ratios[1].reshape(-1)[:n_reference]
+    points, scores, means = np.empty((4, n_coefs)), np.empty((2, BLOCK)), np.empty(cuts.shape[0])
+    shares, pooled, other, spare = np.empty(n_all), room[0], room[1], room[2]
+    here = ratios[0].reshape(-1)[:n_reference]
     least_rows, largest_move, longest_look, between_looks, decay = of_looks
     smallest_shift, has_safeguards, is_off, held_at_rest, every, at_least, distance, usual_rounds, usual_refits = rules
-    all_due = 0
+    all_due, compares = 0, has_safeguards > 0.0
     for h in range(keys.shape[0]):
         key, n_rows = keys[h], starts[h + 1] - starts[h]
-        row, of_slots, of_fit, now = parts[key], slots[key], fitted[key], weighing[key]
+        row, of_slots, now = parts[key], slots[key], weighing[key]
+        of_fit, of_check = fitted[key], checked[key]
         due[h] = 0
         for j in range(n_coefs):
             points[0, j] = now[j] = coef[key, j]
@@ -352,23 +353,38 @@ def settle_keys(
                 return IMPOSSIBLE
         look_rounds = numbers[Number.LOOK_ROUNDS, key]
         may_leave = n_rows > 0 and numbers[Number.LOOK_ROWS, key] >= least_rows
+        is_last = n_rows > 0 and look_rounds + 1.0 == longest_look
+        n_rounds = numbers[Number.N_ROUNDS, key] - numbers[Number.VETO_ROUND, key]
+        n_refits = numbers[Number.N_REFITS, key] - numbers[Number.VETO_REFITS, key]
+        # Ratios of before are computed only where something may depend on them.
+        reads_fit, reads_check = every == 0.0 and is_moved[key] and not is_last, False
+        if compares and is_checked[key] and not is_last:
+            reads_check = is_comparison_due(
+                n_rounds, n_refits + 1.0, usual_rounds, usual_refits, True, np.inf
+            ) and not is_comparison_due(n_rounds, n_refits, usual_rounds, usual_refits, True, 0.0)
+        n_points = 1
         if may_leave:
             for j in range(n_coefs):
-                points[1, j] = row[look_places[0] + j] / look_rounds
-            evaluate_two_at(blocks, points, 0, uncut, scores, ratios)
-        else:
-            evaluate_at(blocks, points[0], uncut, ratios[0])
-        mix_candidates(first, cuts, row, places, of_slots, means, shares, pooled)
+                points[n_points, j] = row[look_places[0] + j] / look_rounds
+            n_points += 1
+        for is_read, made_of in ((reads_fit, of_fit), (reads_check, of_check)):
+            if is_read:
+                for j in range(n_coefs):
+                    points[n_points, j] = made_of[j]
+                n_points += 1
+        evaluate_at_each(blocks, points, n_points, uncut, scores, ratios)
+        mix_candidates(here, cuts, row, places, of_slots, means, shares, pooled)
         if n_rows > 0:
             moved = 0.0
             if may_leave:
-                moved = distance_from_means(second, cuts, row, look_places[1], look_rounds, of_slots, other, pooled)
+                of_means = ratios[1].reshape(-1)[:n_reference]
+                moved = distance_from_means(of_means, cuts, row, look_places[1], look_rounds, of_slots, other, pooled)
             _count(numbers, key, is_long[starts[h] : starts[h + 1]], decay)
             if moved > largest_move:
                 due[h] = LOOK_LEFT
             else:
                 _add_to_look(numbers, key, n_rows, surprises, coef[key], row, look_places, row[places[0, 3] :], n_all)
-                due[h] = LOOK_OVER if look_rounds + 1.0 == longest_look else 0
+                due[h] = LOOK_OVER if is_last else 0
             if due[h] > 0:
                 all_due |= due[h]
                 continue
@@ -376,17 +392,17 @@ def settle_keys(
         for c in range(n_all):
             now[n_coefs + c] = row[places[0, 3] + c]
         if hold > 0.0:
-            hold_back(first, cuts, row, places, n_cautious, hold, means, shares, spare, pooled)
+            hold_back(here, cuts, row, places, n_cautious, hold, means, shares, spare, pooled)
             for c in range(n_all):
                 of_cautious = np.float64(row[places[1, 3] + c]) if c < n_cautious else 0.0
                 now[n_coefs + c] = (1.0 - hold) * now[n_coefs + c] + hold * of_cautious
         cut_to(pooled, max_ratio, other)
         weigh_by(base, total, other, base, weights[key])
         n_effective = count_effective(weights[key])
-        strength = numbers[Number.STRENGTH, key] if has_safeguards > 0.0 else 0.0
+        strength = numbers[Number.STRENGTH, key] if compares else 0.0
         share = now[n_coefs + n_all] = n_effective / (n_effective + strength)
         numbers[Number.EFFECTIVE_ROWS, key], numbers[Number.SHARE, key] = n_effective, 1.0
-        if has_safeguards > 0.0:
+        if compares:
             is_near = half_change(weights[key], base, total) < smallest_shift
             numbers[Number.SHARE, key] = 0.0 if is_near else 1.0 - now[n_coefs]
         this_round = numbers[Number.N_ROUNDS, key]
@@ -398,29 +414,13 @@ def settle_keys(
             all_due |= due[h]
             continue
         shrink_to(weights[key], base, share, shrunk[key])
-        n_rounds = this_round - numbers[Number.VETO_ROUND, key]
-        n_refits = numbers[Number.N_REFITS, key] - numbers[Number.VETO_REFITS, key]
-        # Weights of before are computed only where something depends on them.
-        reads_fit, compares = every == 0.0 and is_moved[key], has_safeguards > 0.0
-        reads_check = compares and is_checked[key]
-        if reads_check:
-            reads_check = is_comparison_due(
-                n_rounds, n_refits + 1.0, usual_rounds, usual_refits, True, np.inf
-            ) and not is_comparison_due(n_rounds, n_refits, usual_rounds, usual_refits, True, 0.0)
-        for j in range(n_coefs):
-            points[0, j], points[1, j] = of_fit[j], checked[key, j]
-        if reads_fit and reads_check:
-            evaluate_two_at(blocks, points, 0, uncut, scores, ratios)
-        elif reads_fit or reads_check:
-            only = 0 if reads_fit else 1
-            evaluate_at(blocks, points[only], uncut, ratios[only])
-        since_fit, since_check = half_change(shrunk[key], base, total), 0.0
+        since_fit, since_check, place = half_change(shrunk[key], base, total), 0.0, 2 if may_leave else 1
         for k in range(2):
             if (k == 0 and reads_fit) or (k == 1 and reads_check):
-                made_of = of_fit if k == 0 else checked[key]
+                made_of = of_fit if k == 0 else of_check
                 for c in range(n_all):
                     shares[c] = made_of[n_coefs + c]
-                mix_all(first if k == 0 else second, cuts, shares, of_slots, means, other)
+                mix_all(ratios[place].reshape(-1)[:n_reference], cuts, shares, of_slots, means, other)
                 cut_to(other, max_ratio, pooled)
                 weigh_by(base, total, pooled, base, spare)
                 if k == 0:
@@ -428,6 +428,7 @@ def settle_keys(
                     since_fit = half_change(shrunk[key], other, total)
                 else:
                     since_check = half_change(weights[key], spare, total)
+                place += 1
         since_refit = this_round - numbers[Number.LAST_REFIT, key]
         of_all = count_effective(shrunk[key]) / n_reference
         if is_fit_due(every, at_least, distance, since_refit, of_all, since_fit):

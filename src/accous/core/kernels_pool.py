@@ -23,7 +23,7 @@ from accous.core.compiled import (
     kernel,
     merged,
 )
-from accous.core.kernels_rows import BLOCK, evaluate_at, evaluate_two_at
+from accous.core.kernels_rows import BLOCK, evaluate_at_each
 
 # --- Compiled steps of the pool: Bayes' rule over the candidates for a batch, and the pooled ratio of rows
 
@@ -428,13 +428,10 @@ def pool_round(
         Whether the round was added: not if the ratio has left the look.
     """
     may_leave = n_rounds > 0 and largest_move < math.inf
-    if may_leave:
-        points = np.empty((2, coef.shape[0]))
-        for j in range(coef.shape[0]):
-            points[0, j], points[1, j] = coef[j], parts[of_look[2] + j] / n_rounds
-        evaluate_two_at(blocks, points, 0, max_ratio, np.empty((2, BLOCK)), ratios)
-    else:
-        evaluate_at(blocks, coef, max_ratio, ratios[0])
+    points = np.empty((2, coef.shape[0]))
+    for j in range(coef.shape[0]):
+        points[0, j], points[1, j] = coef[j], parts[of_look[2] + j] / n_rounds
+    evaluate_at_each(blocks, points, 2 if may_leave else 1, max_ratio, np.empty((2, BLOCK)), ratios)
     row, of_means = ratios[0].reshape(-1)[: pooled.shape[0]], ratios[1].reshape(-1)[: pooled.shape[0]]
     mix_candidates(row, cuts, parts, places, slots, means, shares, pooled)
     if may_leave:

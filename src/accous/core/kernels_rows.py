@@ -440,16 +440,26 @@ def evaluate_at(blocks: FloatArray, coef: FloatArray, max_ratio: float, ratios: 
 
 
 @merged
-def evaluate_two_at(
-    blocks: FloatArray, points: FloatArray, k: int, max_ratio: float, scores: FloatArray, ratios: FloatArray
+def evaluate_at_each(
+    blocks: FloatArray, points: FloatArray, n_points: int, max_ratio: float, scores: FloatArray, ratios: FloatArray
 ) -> None:
-    """Do the same for rows k and k + 1 of ``points``, with the same bits in less time, (2, n_blocks, BLOCK)."""
+    """Do the same for the first thetas in ``points``, with the same bits in less time, (n_points, n_blocks, BLOCK).
+
+    A block is read once for all of them; ``scores``, (2, BLOCK), is workspace.
+    """
     for block in range(blocks.shape[0]):
-        _score_two(blocks, block, points, k, scores)
-        for i in range(BLOCK):
-            first, second = _exp(-scores[0, i]), _exp(-scores[1, i])
-            ratios[0, block, i] = first if first < max_ratio else max_ratio
-            ratios[1, block, i] = second if second < max_ratio else max_ratio
+        for k in range(0, n_points - 1, 2):
+            _score_two(blocks, block, points, k, scores)
+            for i in range(BLOCK):
+                first, second = _exp(-scores[0, i]), _exp(-scores[1, i])
+                ratios[k, block, i] = first if first < max_ratio else max_ratio
+                ratios[k + 1, block, i] = second if second < max_ratio else max_ratio
+        if n_points % 2 > 0:
+            last = ratios[n_points - 1, block : block + 1]
+            _score(blocks[block : block + 1], points[n_points - 1], last)
+            for i in range(BLOCK):
+                ratio = _exp(-last[0, i])
+                last[0, i] = ratio if ratio < max_ratio else max_ratio
 
 
 @kernel(types.void, IN3, IN1, int64, OUT2, OUT1)

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.compiled import AnyFloats, SingleArray
+from accous.core.compiled import AnyFloats, SingleArray, empty_aligned
 from accous.core.ensemble import EnsembleSettings, LearnerKernel, NarrowReference
 from accous.core.kernels_keys import Number, restore_keys, settle_keys
 from accous.core.kernels_pool import pool_reference
+from accous.core.kernels_rows import BLOCK
 from accous.core.kernels_states import N_HEADER_WORDS
 from accous.core.pool import (
     LARGEST_MOVE,
@@ -270,6 +271,8 @@ def make_stack(shape: KeyShape, n_keys: int, most_learners: int) -> KeyStack:
     """Return a stack of zeros."""
     d, n_slots = shape.n_coefs, shape.n_slots
     most = most_learners, n_slots, MOST_VISITS * n_slots, shape.most_changes, 1, 1
+    slot_ratios = empty_aligned(n_keys, n_slots, shape.n_reference)
+    slot_ratios[...] = 0.0
     return KeyStack(
         shape=shape,
         numbers=np.zeros((N_NUMBERS, n_keys)),
@@ -293,11 +296,11 @@ def make_stack(shape: KeyShape, n_keys: int, most_learners: int) -> KeyStack:
         priors=np.zeros((n_keys, shape.n_candidates)),
         holds=np.zeros(n_keys),
         surprises=np.zeros(n_keys),
-        weights=np.empty((n_keys, shape.n_reference)),
-        shrunk=np.empty((n_keys, shape.n_reference)),
+        weights=empty_aligned(n_keys, shape.n_reference),
+        shrunk=empty_aligned(n_keys, shape.n_reference),
         weighing=np.empty((n_keys, shape.n_weighing)),
         factors=np.zeros((n_keys, n_slots, N_SHAPES)),
-        slot_ratios=np.zeros((n_keys, n_slots, shape.n_reference)),
+        slot_ratios=slot_ratios,
         room=np.empty(8 * n_keys * shape.count_words(most), dtype=np.uint8),
     )
 
@@ -341,6 +344,8 @@ class KeyRounds(CompiledRound):
         )
         self._shape, self._of_looks = shape, (LEAST_ROWS, LARGEST_MOVE, LONGEST_LOOK, *of_inputs)
         self._base, self._max_ratio = np.ascontiguousarray(base_weight), max_ratio
+        # Workspace: the loop keeps Python's lock, so that threads may share it.
+        self._settle_room = empty_aligned(3, self._n_reference), empty_aligned(4, len(reference.blocks), BLOCK)
         self._look_places = np.array([shape.layout.parts[name][0] for name in ("look_coef", "look_proportions")])
         self._rules = rules
         # By the number of slots in use: free ones come last.
@@ -396,7 +401,7 @@ class KeyRounds(CompiledRound):
         of_keys = stack.numbers, stack.coef, stack.singles, stack.surprises, stack.holds, stack.slot_ratios
         of_fits = stack.fitted, stack.checked, stack.is_moved, stack.is_checked
         weights = stack.weights, stack.shrunk, stack.weighing
-        return settle_keys(*of_rounds, *of_looks, *of_keys, *of_fits, *weights, due), due
+        return settle_keys(*of_rounds, *of_looks, *of_keys, *of_fits, *weights, *self._settle_room, due), due
 
     def weights_of(self, stack: KeyStack, key: int, weighing: AnyFloats) -> FloatArray:
         """Return weights of the reference, given what they were made of."""
