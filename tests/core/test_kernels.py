@@ -25,7 +25,7 @@ from accous.core.ensemble import (
     make_narrow_reference,
     prepare_reference,
 )
-from accous.core.kernels_rows import BLOCK, evaluate_ratios, leave_rows_out, sum_gradients, to_blocks
+from accous.core.kernels_rows import BLOCK, evaluate_ratios, fit_logistic, sum_gradients, to_blocks
 from accous.core.kernels_states import CHECKSUM_WORD, checksum
 from accous.core.kernels_weights import effective_rows, make_features, total_variation, weigh_reference
 from accous.core.learners import NewtonStack
@@ -485,7 +485,7 @@ def test_the_checksum_of_a_state_is_xxh64_with_zero_in_its_place():
 
 @needs_compilation
 def test_other_threads_run_during_long_kernels_only():
-    for each, is_long in ((sum_gradients, True), (leave_rows_out, True), (total_variation, False)):
+    for each, is_long in ((sum_gradients, True), (fit_logistic, True), (total_variation, False)):
         each.compile()
         assert bool(each.__call__.targetoptions["nogil"]) is is_long
 

@@ -617,7 +617,27 @@ def _largest(values: FloatArray) -> float:
     return np.int64(largest).view(np.float64)
 
 
-@kernel(types.boolean, IN3, IN1, IN2, IN1, float64, IN1, float64, int64, OUT3, OUT2, OUT2, OUT2, is_long=True)
+@inlined
+def _leverages(
+    blocks: FloatArray, block: int, factor: FloatArray, scale: FloatArray, solved: FloatArray, leverages: FloatArray
+) -> None:
+    """Compute x^T H^-1 x for a block's rows, H as ``_factorise`` leaves it; ``solved``, (d, BLOCK), is workspace."""
+    for i in range(BLOCK):
+        leverages[block, i] = 0.0
+    for j in range(scale.shape[0]):
+        for i in range(BLOCK):
+            solved[j, i] = scale[j] * blocks[block, j, i]
+        for m in range(j):
+            entry = factor[j, m]
+            for i in range(BLOCK):
+                solved[j, i] -= entry * solved[m, i]
+        pivot = 1.0 / factor[j, j]
+        for i in range(BLOCK):
+            solved[j, i] *= pivot
+            leverages[block, i] += solved[j, i] * solved[j, i]
+
+
+@kernel(types.boolean, IN3, IN1, IN2, IN1, float64, IN1, float64, int64, OUT3, OUT2, OUT2, OUT2, OUT2, is_long=True)
 def fit_logistic(
     blocks: FloatArray,
     centre: FloatArray,
@@ -628,11 +648,19 @@ def fit_logistic(
     tolerance: float,
     max_steps: int,
     row_room: FloatArray,
-    pair: FloatArray,
+    block_room: FloatArray,
     column_room: FloatArray,
+    left_out: FloatArray,
     coefs: FloatArray,
 ) -> bool:
     r"""Minimise the weighted logistic objective by Newton's method from ``coefs``, which are replaced.
+
+    Or, if ``left_out`` has blocks, write to it each row's score from a fit without it, one Newton step away from the
+    fit on all rows, which ``coefs`` then are. Both need the Hessian, which takes most of the time to compile.
+
+    .. math:: z_i + a_i g_i / (1 - k_i a_i), \qquad a_i = x_i^\top H^{-1} x_i,
+
+    where g and k are the first and second derivative of the row's weighted loss in its score.
 
     A Hessian costs as much as three gradients, so it is used for several steps. No objective is evaluated. If the score
     of a row has moved by D since the Hessian, its curvature has stayed within a factor :math:`e^{\pm |D|}`, because the
@@ -658,8 +686,9 @@ def fit_logistic(
     max_steps : int
     row_room : array of shape (6, n_blocks, BLOCK)
         Workspace, like the next two arrays.
-    pair : array of shape (2, BLOCK) or larger
+    block_room : array of shape (2, BLOCK), or (d, BLOCK) with ``left_out``, or larger
     column_room : array of shape (d + 5, d)
+    left_out : array of shape (n_blocks, BLOCK) or (0, BLOCK)
     coefs : array of shape (1, d)
         Coefficients for the original columns, with the intercept last.
 
@@ -667,7 +696,7 @@ def fit_logistic(
     -------
     bool
         Whether that bound fell below ``tolerance`` times the sum of C s. False also if the Hessian is nearly singular.
-        If False, ``coefs`` is unchanged.
+        If False, ``coefs`` is unchanged, and ``left_out`` invalid.
     """
     n_columns = coefs.shape[1]
     scores, changes, slopes = row_room[0], row_room[1], row_room[2]
@@ -685,9 +714,17 @@ def fit_logistic(
             for j in range(n_columns):
                 for k in range(n_columns):
                     hessian[j, k] = penalty[j] if j == k else 0.0
-            _add_hessian(blocks, scaled, changes, curvatures, pair, hessian)
+            _add_hessian(blocks, scaled, changes, curvatures, block_room, hessian)
             if not _factorise(hessian, scale):
                 return False
+            for block in range(left_out.shape[0]):
+                _leverages(blocks, block, hessian, scale, block_room, changes)
+                for i in range(BLOCK):
+                    leverage = changes[block, i]
+                    correction = leverage * slopes[block, i] / (1.0 - curvatures[block, i] * leverage)
+                    left_out[block, i] = scores[block, i] + correction
+            if left_out.shape[0] > 0:
+                return True
             for block in range(blocks.shape[0]):
                 for i in range(BLOCK):
                     moved[block, i] = 0.0
@@ -712,84 +749,3 @@ def fit_logistic(
                 coefs[0, n_columns - 1] -= coef[j] * centre[j]
             return True
     return False
-
-
-# --- fits without a row -----------------------------------------------------------------------------------------
-
-
-@inlined
-def _leverages(
-    blocks: FloatArray, block: int, factor: FloatArray, scale: FloatArray, solved: FloatArray, leverages: FloatArray
-) -> None:
-    """Compute x^T H^-1 x for a block's rows, H as ``_factorise`` leaves it; ``solved``, (d, BLOCK), is workspace."""
-    for i in range(BLOCK):
-        leverages[block, i] = 0.0
-    for j in range(scale.shape[0]):
-        for i in range(BLOCK):
-            solved[j, i] = scale[j] * blocks[block, j, i]
-        for m in range(j):
-            entry = factor[j, m]
-            for i in range(BLOCK):
-                solved[j, i] -= entry * solved[m, i]
-        pivot = 1.0 / factor[j, j]
-        for i in range(BLOCK):
-            solved[j, i] *= pivot
-            leverages[block, i] += solved[j, i] * solved[j, i]
-
-
-@kernel(types.boolean, IN3, IN1, IN2, IN1, float64, IN1, IN2, OUT3, OUT2, OUT2, OUT2, is_long=True)
-def leave_rows_out(
-    blocks: FloatArray,
-    centre: FloatArray,
-    targets: FloatArray,
-    weights: FloatArray,
-    C: float,
-    penalty: FloatArray,
-    coefs: FloatArray,
-    row_room: FloatArray,
-    block_room: FloatArray,
-    column_room: FloatArray,
-    scores: FloatArray,
-) -> bool:
-    r"""Write to ``scores`` each row's score from a fit without it, one Newton step away from the fit on all rows.
-
-    .. math:: z_i + a_i g_i / (1 - k_i a_i), \qquad a_i = x_i^\top H^{-1} x_i,
-
-    where g and k are the first and second derivative of the row's weighted loss in its score.
-
-    Parameters
-    ----------
-    blocks, centre, targets, weights, C, penalty : arrays and float
-        As for ``fit_logistic``.
-    coefs : array of shape (1, d)
-        The fit on all rows.
-    row_room, block_room, column_room : arrays
-        Workspace, of the shapes (5, n_blocks, BLOCK), (d + 2, BLOCK) and (d + 3, d) or larger.
-    scores : array of shape (n_blocks, BLOCK)
-
-    Returns
-    -------
-    bool
-        False if the Hessian is nearly singular; ``scores`` is then invalid.
-    """
-    n_columns = coefs.shape[1]
-    scaled, probabilities, slopes = row_room[0], row_room[1], row_room[2]
-    curvatures, leverages = row_room[3], row_room[4]
-    coef, scale = column_room[0], column_room[1]
-    hessian = column_room[2:]  # with a row to spare, because two are made at a time
-    _centre(coefs, centre, coef)
-    _scale(weights, C, scaled)
-    _score(blocks, coef, scores)
-    _differentiate(scores, targets, scaled, probabilities, slopes)
-    for j in range(n_columns):
-        for k in range(n_columns):
-            hessian[j, k] = penalty[j] if j == k else 0.0
-    _add_hessian(blocks, scaled, probabilities, curvatures, block_room[n_columns:], hessian)
-    if not _factorise(hessian, scale):
-        return False
-    for block in range(blocks.shape[0]):
-        _leverages(blocks, block, hessian, scale, block_room, leverages)
-        for i in range(BLOCK):
-            leverage = leverages[block, i]
-            scores[block, i] += leverage * slopes[block, i] / (1.0 - curvatures[block, i] * leverage)
-    return True

@@ -15,7 +15,7 @@ from accous.core.compiled import Workspaces, empty_aligned
 from accous.core.ensemble import MAX_NEWTON_COEFS, is_narrow
 from accous.core.kernels_classes import fit_softmax, fit_softmax_by_hessian
 from accous.core.kernels_fits import fit_ridge
-from accous.core.kernels_rows import BLOCK, fit_logistic, leave_rows_out, to_blocks
+from accous.core.kernels_rows import BLOCK, fit_logistic, to_blocks
 
 # --- The weighted cross-entropy of labelled rows as a function of their scores: value, slope, curvature
 
@@ -400,19 +400,19 @@ class NarrowDesign:
 
         Returns False, and leaves ``coefs`` unchanged, if this takes too many steps or a Hessian is nearly singular.
         """
-        room = self.rooms.take(self._make_room)
-        of_problem = self.blocks, self.centre, self.targets, np.ascontiguousarray(weights), C, self.penalty
-        is_done = fit_logistic(*of_problem, _NEWTON_TOLERANCE, _MAX_COMPILED_STEPS, *room, coefs)
-        self.rooms.append(room)
-        return bool(is_done)
+        return self._run(coefs, weights, C, np.empty((0, BLOCK)))
 
     def leave_one_out(self, coefs: FloatArray, weights: FloatArray, C: float) -> FloatArray | None:
         """Return each row's score from a fit without it, given the fit on all rows; None if H is nearly singular."""
-        scores, room = np.empty((len(self.blocks), BLOCK)), self.rooms.take(self._make_room)
+        scores = np.empty((len(self.blocks), BLOCK))
+        return scores.reshape(-1)[: len(weights)] if self._run(np.array(coefs), weights, C, scores) else None
+
+    def _run(self, coefs: FloatArray, weights: FloatArray, C: float, left_out: FloatArray) -> bool:
+        room = self.rooms.take(self._make_room)
         of_problem = self.blocks, self.centre, self.targets, np.ascontiguousarray(weights), C, self.penalty
-        is_done = leave_rows_out(*of_problem, np.ascontiguousarray(coefs), *room, scores)
+        is_done = fit_logistic(*of_problem, _NEWTON_TOLERANCE, _MAX_COMPILED_STEPS, *room, left_out, coefs)
         self.rooms.append(room)
-        return scores.reshape(-1)[: len(weights)] if is_done else None
+        return bool(is_done)
 
 
 def make_narrow_design(
