@@ -589,23 +589,22 @@ class Marks:
     Attributes
     ----------
     hits : array of uint8 of shape (n_rows, n_marks)
-    values : polars.DataFrame
-        The new values, for each column that has one anywhere; null in the other rows.
+    values : dict of str to array of shape (n_rows,)
+        The new values as text, for each column that has one anywhere; None in the other rows.
     """
 
     hits: NDArray[np.uint8]
-    values: pl.DataFrame
+    values: dict[str, NDArray[Any]]
 
     def __getitem__(self, rows: Any) -> Marks:
-        return Marks(self.hits[rows], self.values[rows] if self.values.width else self.values)
+        return Marks(self.hits[rows], {name: each[rows] for name, each in self.values.items()})
 
     def followed_by(self, others: Marks) -> Marks:
         """Return these rows and the others as one."""
-        parts = [
-            frame if frame.width else pl.DataFrame({"": [None] * len(hits)}, schema={"": pl.String})
-            for frame, hits in ((self.values, self.hits), (others.values, others.hits))
-        ]
-        values = pl.concat(parts, how="diagonal") if self.values.width or others.values.width else self.values
+        values = {
+            name: np.concatenate([each.values.get(name, np.full(len(each.hits), None)) for each in (self, others)])
+            for name in self.values | others.values
+        }
         return Marks(np.concatenate((self.hits, others.hits)), values)
 
     def without(self, marks: list[Mark], known: Mapping[str, Collection[str]]) -> Marks:
@@ -617,21 +616,19 @@ class Marks:
         known : mapping of str to collection of str
             Such categories, for each column that has some.
         """
-        hits, values = self.hits, self.values
+        hits, values = self.hits.copy(), dict(self.values)
         for number, mark in enumerate(marks):
-            if mark.kind != CATEGORIES or mark.column not in known or mark.column not in values.columns:
+            if mark.kind != CATEGORIES or mark.column not in known or mark.column not in values:
                 continue
-            is_known = values[mark.column].is_in(list(known[mark.column])).fill_null(value=False)
-            if is_known.any():
-                hits = hits.copy()
-                hits[is_known.to_numpy(), number] = 0
-                values = values.with_columns(values[mark.column].set(is_known, None))
+            column = values[mark.column] = values[mark.column].copy()
+            is_known = np.array([each in known[mark.column] for each in column.tolist()], dtype=bool)
+            hits[is_known, number], column[is_known] = 0, None
         return Marks(hits, values)
 
     def latest(self) -> dict[str, str]:
         """Return the last new value of each column that has one."""
-        found = ((column.name, column.drop_nulls()) for column in self.values)
-        return {name: _shortened(values[-1]) for name, values in found if len(values)}
+        places = ((name, each, np.flatnonzero(each != None)) for name, each in self.values.items())  # noqa: E711
+        return {name: _shortened(each[rows[-1]]) for name, each, rows in places if len(rows)}
 
 
 def list_marks(plans: tuple[Any, ...], records: tuple[ColumnRecord | None, ...]) -> list[Mark]:
@@ -661,16 +658,16 @@ def mark_rows(marks: list[Mark], shown: Mapping[tuple[str, str], Any], frame: pl
     frame : polars.DataFrame
     """
     hits = np.zeros((frame.height, len(marks)), dtype=np.uint8)
-    values = {}
+    values: dict[str, NDArray[Any]] = {}
     for number, mark in enumerate(marks):
         is_shown = shown.get((mark.column, mark.kind))
         if is_shown is None:
             continue
         hits[:, number] = is_shown
         if mark.kind != MISSING and is_shown.any():
-            texts = to_texts(frame[mark.column])
-            values[mark.column] = texts.set(pl.Series(~np.asarray(is_shown, dtype=bool)), None)
-    return Marks(hits, pl.DataFrame(values))
+            values[mark.column] = np.array(to_texts(frame[mark.column]).to_list(), dtype=object)
+            values[mark.column][~np.asarray(is_shown, dtype=bool)] = None
+    return Marks(hits, values)
 
 
 # --- Encoded features folded back into plain columns, for models that need no encoding: trees
@@ -1107,7 +1104,7 @@ class PlainRowEncoder:
         self._categories = [
             (plan.name, _codes(plan, starts[plan.name])) for plan in used if isinstance(plan, CategoryColumn)
         ]
-        self._n_marks, self._no_values = len(encoder.marks), pl.DataFrame()
+        self._n_marks = len(encoder.marks)
 
     def encode(self, rows: Sequence[Row]) -> Features | None:
         """Return the features of rows; None if only a frame can tell, as with missing, new or wrong values."""
@@ -1124,7 +1121,7 @@ class PlainRowEncoder:
         n_rows = len(rows)
         n_missing, n_unknown = np.zeros((2, n_rows), dtype=np.int64)
         hits = np.zeros((n_rows, self._n_marks), dtype=np.uint8)
-        return Features(X, [], n_missing, n_unknown, Marks(hits, self._no_values))
+        return Features(X, [], n_missing, n_unknown, Marks(hits, {}))
 
     def _encode_numbers(self, rows: Sequence[Row]) -> Any:
         if len(rows) == 1 and self._is_all_numbers:

@@ -78,7 +78,7 @@ class TableWatch:
             found = _rare(kinds, hits.sum(axis=0, dtype=np.int64), len(hits))
             rare = [(kinds[number].kind, kinds[number].column, share) for number, share in found]
             columns = columns.look(this_round, recent.n_closed, rare)
-        return TableWatch(recent, columns, self.latest | (marks.latest() if marks.values.width else {}))
+        return TableWatch(recent, columns, self.latest | marks.latest())
 
     def findings(self, encoder: ColumnEncoder) -> list[ColumnFinding]:
         """Return what the recent rows show, in words."""
