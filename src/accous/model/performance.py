@@ -78,6 +78,9 @@ class LabelledRows:
         # Wide rows take space: fewer of them are kept.
         most = MAX_BYTES // max(1, 8 * self.rows.shape[1])
         most = min(_MOST_LABELLED, max(_FEWEST_LABELLED, most))
+        if len(self) <= most or (self.made_at[1:] >= self.made_at[:-1]).all():
+            # Nearly always parts of these arrays, not copies.
+            return LabelledRows(*(np.ascontiguousarray(getattr(self, each.name)[-most:]) for each in fields(self)))
         return self[np.sort(np.argsort(self.made_at, kind="stable")[-most:])]
 
     @property

@@ -102,11 +102,12 @@ class Scoring:
         _, has_label, texts = self._labels(frame)
         rows = np.flatnonzero(has_label[start:stop])
         if len(rows):
+            is_whole, given = len(rows) == stop - start, texts[start:stop]
             # Where all rows have a label, none was chosen; others may be of a certain kind of rows.
-            probability = 1.0 if len(rows) == stop - start else None
+            probability = 1.0 if is_whole else None
             self._model.observe(
                 batch[rows],
-                self._form.values(texts[(start + rows).tolist()]),
+                self._form.values(given if is_whole else given.gather(rows)),
                 predicted=self._form.predictions(self._last[rows]),
                 probability=probability,
                 learn=False,
