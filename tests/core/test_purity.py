@@ -15,14 +15,12 @@ from accous.core.regression import (
     ONE_ROUND,
     Point,
     descend_from,
-    leave_one_out_predictions,
     leave_one_out_scores,
     make_problem,
-    make_ridge_problem,
     solve,
     solve_compiled,
-    solve_ridge,
 )
+from accous.core.ridge import leave_one_out_predictions, make_ridge_problem, solve_ridge
 from tests.builders import LOSSES, Setup, feature_rows
 
 WIDTHS = {"compiled": 4, "compiled step": 70, "wide": 110}

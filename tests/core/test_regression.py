@@ -27,15 +27,12 @@ from accous.core.regression import (
     Sigmoid,
     Softmax,
     descend,
-    descend_ridge,
-    leave_one_out_predictions,
     leave_one_out_scores,
     make_cross_entropy,
     make_problem,
-    make_ridge_problem,
     solve,
-    solve_ridge,
 )
+from accous.core.ridge import descend_ridge, leave_one_out_predictions, make_ridge_problem, solve_ridge
 from accous.threads import one_blas_thread
 from tests.budgets import rest_slow
 

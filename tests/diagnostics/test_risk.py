@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from accous.core.regression import leave_one_out_predictions, make_ridge_problem, solve_ridge
+from accous.core.ridge import leave_one_out_predictions, make_ridge_problem, solve_ridge
 from accous.diagnostics.evidence import Look, measure_evidence
 from accous.diagnostics.losses import (
     LossScale,

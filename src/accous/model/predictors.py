@@ -33,14 +33,16 @@ from accous.core.regression import (
     ONE_ROUND,
     LogisticProblem,
     Point,
-    RidgeProblem,
     descend_from,
-    leave_one_out_predictions,
     leave_one_out_scores,
     make_problem,
-    make_ridge_problem,
     solve,
     solve_compiled,
+)
+from accous.core.ridge import (
+    RidgeProblem,
+    leave_one_out_predictions,
+    make_ridge_problem,
     solve_ridge,
     solve_ridge_compiled,
 )
@@ -929,7 +931,7 @@ class RidgePredictor:
 
 
 class RidgeErm(LinearErm):
-    """Built-in ridge regression; a refit costs less than the ratio's round. See `accous.core.regression`.
+    """Built-in ridge regression; a refit costs less than the ratio's round. See `accous.core.ridge`.
 
     With ``scales``, the penalty acts on the coefficients of standardised columns. Predictors always have the
     coefficients of the raw columns.
