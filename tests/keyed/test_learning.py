@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import polars as pl
 import pytest
 
 from accous import AdaptiveClassifier, OnlineDensityRatio
+from accous.core import compiled
 from accous.core import round as rounds
 from accous.core.ensemble import project_marked
 from accous.core.kernels_keys import REFIT, Number
@@ -68,10 +70,7 @@ def test_single_precision_hardly_matters_if_every_round_refits(n_classes):
     ],
     ids=str,
 )
-def test_other_settings_of_the_ratio(ratio, monkeypatch):
-    # Whether a look ends early is decided at mean thetas for a key, and with the mean ratio for the classifier.
-    for module in ("core.round", "core.many_keys"):
-        monkeypatch.setattr(f"accous.{module}.LEAST_ROWS", 10**9)
+def test_other_settings_of_the_ratio(ratio):
     parameters = {"ratio": OnlineDensityRatio(**ratio), "refit": "always"}
     adapter, state, model, theirs, ours, _ = follow(parameters, n_rounds=40)
     # Tiny ridges make the first steps depend on the last digits of A.
@@ -152,6 +151,17 @@ def test_one_call_of_the_kernel_runs_a_round_of_many_keys(adapter, monkeypatch):
     keys = np.repeat(np.arange(512), 10)
     adapter.step_many({}, keys, None, drifting(len(keys), 2))
     assert n_active == [256, 256, 256, 256]
+
+
+def test_a_step_in_which_nothing_is_due_is_nine_compiled_calls(adapter, monkeypatch):
+    state, called = adapter.step(None, drifting(15, 0))[0], []
+    for kernel in compiled._kernels:
+        count = partial(lambda kernel, call, *given: called.append(kernel.plain.__name__) or call(*given), kernel)
+        monkeypatch.setattr(kernel, "_call", partial(count, kernel._call))
+    adapter.step(state, drifting(5, 1))
+    of_states = ["read_states", "restore_keys"], ["write_states"]
+    of_round = ["predict_rows", "make_features", "_read_batches", "_filter_batches", "_run_learners", "settle_keys"]
+    assert called == [*of_states[0], *of_round, *of_states[1]]
 
 
 @pytest.mark.parametrize("make_frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
