@@ -25,9 +25,9 @@ from accous.core.pool import (
     UNCUT,
     Filters,
     LookSums,
+    RatioPool,
     Slots,
     cautious_prior,
-    excess_after,
     hold_for,
     prior_of,
     start_filters,
@@ -347,7 +347,7 @@ class KeyRounds(CompiledRound):
         # Workspace: the loop keeps Python's lock, so that threads may share it.
         self._settle_room = empty_aligned(3, self._n_reference), empty_aligned(4, len(reference.blocks), BLOCK)
         self._look_places = np.array([shape.layout.parts[name][0] for name in ("look_coef", "look_proportions")])
-        self._rules = rules
+        self._rules, self.pool = rules, RatioPool(reference, max_ratio, shape.n_slots)
         # By the number of slots in use: free ones come last.
         self._priors = np.array([prior_of(np.arange(shape.n_slots) < n) for n in range(shape.n_slots + 1)])
 
@@ -471,32 +471,20 @@ def _look_back(stack: KeyStack, key: int, last_round: int, rounds: KeyRounds) ->
         log_likelihood=float(numbers[Number.LOG_LIKELIHOOD, key] / n_rounds),
         before=rounds.mixture(*before, slot_ratios),  # a state has no room for the mean ratio itself
     )
-    numbers[Number.EXCESS, key] = excess = excess_after(float(numbers[Number.EXCESS, key]), look)
-    stack.holds[key] = hold_for(excess)
-    _remember(stack, key, look, last_round, rounds)
-    parts["before_coef"][key], parts["before_proportions"][key] = means
-
-
-def _remember(stack: KeyStack, key: int, look: LookSums, last_round: int, rounds: KeyRounds) -> None:
-    """Put the ratio of a key's look into a slot if it has settled, and note which slot was in use."""
-    slots, put, shares = slots_of(stack, key), None, look.shape_shares()
-    settled = rounds.mixture(look.coef, shares, stack.slot_ratios[key, :0])
-    distances = look.distances(settled, stack.slot_ratios[key])
-    if len(slots.use) and look.is_worth_keeping(distances):
-        put, is_same = slots.find(distances[3:])
-        slots = slots.put(put, look.coef, shares, is_same=is_same)
-        stack.slot_coefs[key], stack.slot_shares[key] = slots.coefs, slots.shares
-        stack.n_merged[key] = slots.n_merged
+    slots, excess = slots_of(stack, key), float(numbers[Number.EXCESS, key])
+    found = rounds.pool.remember(look, slots, slot_ratios, excess, last_round)
+    numbers[Number.EXCESS, key], stack.holds[key] = found.excess, hold_for(found.excess)
+    visits = _last_visits(found.slots)
+    stack.slot_use[key], stack.n_visits[key], stack.visits[key, : len(visits)] = found.slots.use, len(visits), visits
+    if found.put is not None:
+        stack.slot_coefs[key], stack.slot_shares[key] = found.slots.coefs, found.slots.shares
+        stack.n_merged[key] = found.slots.n_merged
         rounds.restore(stack, np.array([key]))
-        if not is_same:
-            filters = _filters(stack, key).without(N_SHAPES + put, stack.priors[key])
+        if not found.is_same:
+            filters = _filters(stack, key).without(N_SHAPES + found.put, stack.priors[key])
             for name in ("posteriors", "counts", "proportions"):
-                stack.parts[name][key] = getattr(filters, name)
-    slots = slots.after_look(look, put, last_round)
-    visits = _last_visits(slots)
-    stack.n_visits[key] = len(visits)
-    stack.visits[key, : len(visits)] = visits
-    stack.slot_use[key] = slots.use
+                parts[name][key] = getattr(filters, name)
+    parts["before_coef"][key], parts["before_proportions"][key] = means
 
 
 def _filters(stack: KeyStack, key: int) -> Filters:

@@ -450,13 +450,17 @@ class LookSums:
         measure_look(self.ratios, self.before, settled, slot_ratios, found)
         return found
 
+    @property
+    def may_be_kept(self) -> bool:
+        """Whether the look was long enough to remember it, and had a share of the pool on the shapes."""
+        return self.is_long_enough and float(self.proportions[1:N_SHAPES].sum()) >= _SMALLEST_SHAPE_SHARE
+
     def is_worth_keeping(self, distances: FloatArray) -> bool:
         """Whether these means show a regime that has settled, differs from the reference and is not only remembered."""
         from_before, to_pooled, to_one = distances[:3].tolist()
         return (
-            self.is_long_enough
+            self.may_be_kept
             and (self.n_rounds < LONGEST_LOOK or from_before <= LARGEST_MOVE)
-            and float(self.proportions[1:N_SHAPES].sum()) >= _SMALLEST_SHAPE_SHARE
             and to_one > _NEAR_ONE
             and to_pooled <= _FAR_FROM_POOLED
         )
@@ -814,13 +818,14 @@ class RatioPool:
         last_round : int
         """
         put, is_same, shares = None, False, look.shape_shares()
-        distances = look.distances(self._mixed(look.coef, shares)[0], slot_ratios)
-        if self.n_slots and look.is_worth_keeping(distances):
-            put, is_same = slots.find(distances[3:])
-            slots = slots.put(put, look.coef, shares, is_same=is_same)
-            slot_ratios = slot_ratios.copy()
-            slot_ratios[put], means = self._mixed(slots.coefs[put], slots.shares[put])
-            slots = slots.with_factors(put, means)
+        if self.n_slots and look.may_be_kept:
+            distances = look.distances(self._mixed(look.coef, shares)[0], slot_ratios)
+            if look.is_worth_keeping(distances):
+                put, is_same = slots.find(distances[3:])
+                slots = slots.put(put, look.coef, shares, is_same=is_same)
+                slot_ratios = slot_ratios.copy()
+                slot_ratios[put], means = self._mixed(slots.coefs[put], slots.shares[put])
+                slots = slots.with_factors(put, means)
         slots = slots.after_look(look, put, last_round)
         return Remembered(slots, slot_ratios, excess_after(excess, look), put, is_same)
 
