@@ -166,7 +166,7 @@ def pool_numbers(ratio):
     """Everything the pool has learned, and what it says."""
     pool = ratio.pool_
     parts = {"hold": pool.hold, "excess": pool.excess, "proportions": pool.proportions, "counts": pool.filters.counts}
-    parts |= {"cautious": pool.cautious.posteriors, "look": pool.look.ratios, "before": pool.look.before}
+    parts |= {"cautious": pool.cautious.posteriors, "look": pool.look.coef, "before": pool.look.before}
     parts |= {name: getattr(pool.slots, name) for name in ("coefs", "factors", "n_merged", "use", "visits")}
     parts |= {"reference": ratio.reference_ratio_, "answers": ratio.predict_ratio(reference()[0][:20] * 1.5)}
     return {name: np.asarray(value) for name, value in parts.items()}
@@ -219,13 +219,13 @@ def tilted(X):
 
 # After 16 n rounds the pool has just looked back at the last 16.
 POOLS = {
-    **{f"memory, {n} rounds": (OnlineDensityRatio(), n, 2) for n in (95, 96, 97, 103)},
+    **{f"memory, {n} rounds": (OnlineDensityRatio(), n, "some") for n in (95, 96, 97, 103)},
     **{f"held back, {n} rounds": (OnlineDensityRatio(), n, None) for n in (95, 96, 97, 103)},
     **{loss: (OnlineDensityRatio(loss=loss), 100, "some") for loss in ("least_squares", "kl")},
     **{f"memory of {memory}": (OnlineDensityRatio(memory=memory), 100, memory) for memory in (0, 1)},
     "sample of the reference": (OnlineDensityRatio(max_reference=80, random_state=0), 100, "some"),
-    "classifier": (AdaptiveClassifier(), 96, 2),
-    "classifier between looks": (AdaptiveClassifier(), 103, 2),
+    "classifier": (AdaptiveClassifier(), 96, "some"),
+    "classifier between looks": (AdaptiveClassifier(), 103, "some"),
     "classifier held back": (AdaptiveClassifier(), 100, None),
     "classifier without a pool": (AdaptiveClassifier(ratio=OnlineDensityRatio(pool="none")), 60, "none"),
     "one-step candidates": (OnlineDensityRatio(candidates=[ULSIF(random_state=0), LogisticRatio()]), 50, "any"),

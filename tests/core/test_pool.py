@@ -369,12 +369,12 @@ def filled(n_slots, n_used):
 def look_at(ratios, before, of_shapes=1.0):
     proportions = np.zeros(N_SHAPES + 2)
     proportions[[0, 2, N_SHAPES]] = 0.0, of_shapes, 1.0 - of_shapes
-    return mean_look(proportions, ratios=ratios, before=before)
+    return mean_look(proportions, before=before), ratios
 
 
-def mean_look(proportions, n_rounds=16, n_rows=80, ratios=ONES, before=ONES):
+def mean_look(proportions, n_rounds=16, n_rows=80, before=ONES):
     """Means over a look."""
-    means = {"coef": np.zeros(2), "ratios": ratios, "proportions": proportions, "log_likelihood": 0.0}
+    means = {"coef": np.zeros(2), "proportions": proportions, "log_likelihood": 0.0}
     return LookSums(n_rounds=n_rounds, n_rows=n_rows, before=before, **means)
 
 
@@ -385,9 +385,9 @@ def find(slots, ratios, settled):
 
 def test_a_look_measures_all_its_distances():
     pooled, before, settled, *others = np.random.default_rng(0).uniform(0.0, 2.0, (6, 131))
-    look = mean_look(shares(1), ratios=pooled, before=before)
+    look = mean_look(shares(1), before=before)
     expected = [distance(pooled, before), *(distance(settled, each) for each in (pooled, np.ones(131), *others))]
-    np.testing.assert_allclose(look.distances(settled, np.array(others)), expected, rtol=1e-13)
+    np.testing.assert_allclose(look.distances(pooled, settled, np.array(others)), expected, rtol=1e-13)
 
 
 def test_a_new_regime_takes_a_free_slot():
@@ -490,7 +490,8 @@ def test_only_the_latest_visits_are_kept_and_a_forgotten_regime_has_none():
     ids=["kept", "has moved", "is remembered already", "is the reference", "is not what the pool says"],
 )
 def test_which_looks_are_worth_keeping(look, settled, is_kept):
-    assert look.is_worth_keeping(look.distances(settled, np.zeros((0, 10)))) is is_kept
+    means, ratios = look
+    assert means.is_worth_keeping(means.distances(ratios, settled, np.zeros((0, 10)))) is is_kept
 
 
 def test_a_look_starts_from_nothing_and_means_are_over_its_rounds():
@@ -498,15 +499,9 @@ def test_a_look_starts_from_nothing_and_means_are_over_its_rounds():
     assert look.coef.tolist() == [0.0, 0.0]
     assert look.before.tolist() == ratio_on(0, 5).tolist()
     assert (look.n_rounds, look.n_rows) == (0, 0)
-    sums = {
-        "coef": np.array([12.0, 24.0]),
-        "ratios": 12.0 * ONES,
-        "proportions": 6.0 * shares(1),
-        "log_likelihood": 3.0,
-    }
+    sums = {"coef": np.array([12.0, 24.0]), "proportions": 6.0 * shares(1), "log_likelihood": 3.0}
     mean = replace(look, n_rounds=12, n_rows=60, **sums).mean()
     assert mean.coef.tolist() == [1.0, 2.0]
-    assert mean.ratios.tolist() == [1.0] * 10
     assert (mean.log_likelihood, mean.proportions[1]) == (0.25, 0.5)
     assert mean.shape_shares()[1] == 1.0
 
@@ -536,8 +531,8 @@ def test_what_a_jump_passed_through_is_no_visit_of_the_regime_that_takes_its_slo
 def test_a_look_that_ended_early_needs_rounds_and_rows_and_no_look_before(n_rounds, n_rows, before, is_kept):
     """The look before it was of another regime, or of the same one."""
     proportions = np.append(shares(2), (0.0, 0.0))
-    look = mean_look(proportions, n_rounds, n_rows, ratio_on(5, 10), ratio_on(before, before + 5))
-    assert look.is_worth_keeping(look.distances(ratio_on(5, 10), np.zeros((0, 10)))) is is_kept
+    look = mean_look(proportions, n_rounds, n_rows, ratio_on(before, before + 5))
+    assert look.is_worth_keeping(look.distances(ratio_on(5, 10), ratio_on(5, 10), np.zeros((0, 10)))) is is_kept
     visits = filled(2, 2).after_look(look, 0, 100).visits.tolist()
     assert visits == ([[0, 101 - n_rounds, 100]] if n_rounds >= 8 and n_rows >= 16 else [])
 

@@ -375,7 +375,7 @@ def distance_from_means(
     return 0.5 * _mean_distance(pooled, mixed, 1.0)
 
 
-@kernel(types.boolean, IN3, IN1, float64, OUT3, *_OF_MODEL, KEYS, int64, float64, boolean, OUT1)
+@kernel(types.boolean, IN3, IN1, float64, OUT3, *_OF_MODEL, KEYS, int64, float64, boolean)
 def pool_round(
     blocks: FloatArray,
     coef: FloatArray,
@@ -395,7 +395,6 @@ def pool_round(
     n_rounds: int,
     largest_move: float,
     is_last: bool,
-    sums: FloatArray,
 ) -> bool:
     """Write the pooled ratio in use after a round of a model, and add the round to the sums of the look.
 
@@ -419,8 +418,6 @@ def pool_round(
         From which total variation on the pooled ratio has left that at the means over the look so far.
     is_last : bool
         Whether the look ends with this round; how far to hold back is then decided anew.
-    sums : array of shape (n_reference,)
-        Of the pooled ratio before it is held back.
 
     Returns
     -------
@@ -438,8 +435,6 @@ def pool_round(
         moved = distance_from_means(of_means, cuts, parts, of_look[3], n_rounds, slots, held, pooled)
         if moved > largest_move:
             return False
-    for i in range(pooled.shape[0]):
-        sums[i] += pooled[i]
     for j in range(coef.shape[0]):
         parts[of_look[2] + j] += coef[j]
     for j in range(of_look[1] - of_look[0]):
@@ -458,7 +453,7 @@ def measure_look(
     Parameters
     ----------
     pooled, before : arrays of shape (n_reference,)
-        Mean pooled ratio of the look, and of the one before.
+        The ratio of the look, and of the one before.
     settled : array of shape (n_reference,)
         The ratio that would be remembered.
     slots : array of shape (n_slots, n_reference)

@@ -466,10 +466,9 @@ def _look_back(stack: KeyStack, key: int, last_round: int, rounds: KeyRounds) ->
         n_rounds=int(n_rounds),
         n_rows=int(numbers[Number.LOOK_ROWS, key]),
         coef=coef,
-        ratios=rounds.mixture(*means, slot_ratios),
         proportions=proportions,
         log_likelihood=float(numbers[Number.LOG_LIKELIHOOD, key] / n_rounds),
-        before=rounds.mixture(*before, slot_ratios),  # a state has no room for the mean ratio itself
+        before=rounds.mixture(*before, slot_ratios),  # a state has no room for the ratio itself
     )
     slots, excess = slots_of(stack, key), float(numbers[Number.EXCESS, key])
     found = rounds.pool.remember(look, slots, slot_ratios, excess, last_round)

@@ -398,19 +398,16 @@ class LookSums:
     n_rounds, n_rows : int
         Rounds since then, and rows in their batches.
     coef : array of shape (d,)
-    ratios : array of shape (n_reference,)
-        Of the pooled ratio.
     proportions : array of shape (n_candidates,)
     log_likelihood : float
         Of the batches under the pooled ratio before each round.
     before : array of shape (n_reference,)
-        Mean pooled ratio of the look before.
+        The ratio of the look before: that at its means.
     """
 
     n_rounds: int
     n_rows: int
     coef: FloatArray
-    ratios: FloatArray
     proportions: FloatArray
     log_likelihood: float
     before: FloatArray
@@ -422,20 +419,21 @@ class LookSums:
 
     def mean(self) -> LookSums:
         """Return the means over the rounds."""
-        coef, ratios, proportions = (each / self.n_rounds for each in (self.coef, self.ratios, self.proportions))
-        log_likelihood = self.log_likelihood / self.n_rounds
-        return replace(self, coef=coef, ratios=ratios, proportions=proportions, log_likelihood=log_likelihood)
+        coef, proportions = self.coef / self.n_rounds, self.proportions / self.n_rounds
+        return replace(self, coef=coef, proportions=proportions, log_likelihood=self.log_likelihood / self.n_rounds)
 
     def shape_shares(self) -> FloatArray:
         """Return the proportions of the shapes among themselves."""
         shares = self.proportions[:N_SHAPES]
         return np.asarray(shares / shares.sum())
 
-    def distances(self, settled: FloatArray, slot_ratios: FloatArray) -> FloatArray:
+    def distances(self, ratios: FloatArray, settled: FloatArray, slot_ratios: FloatArray) -> FloatArray:
         """Return the total variations that a look back depends on, given means over a look.
 
         Parameters
         ----------
+        ratios : array of shape (n_reference,)
+            The ratio of the look.
         settled : array of shape (n_reference,)
             The ratio that a slot would hold.
         slot_ratios : array of shape (n_slots, n_reference)
@@ -443,11 +441,11 @@ class LookSums:
         Returns
         -------
         array of shape (3 + n_slots,)
-            From the mean pooled ratio to that of the look before; from the settled ratio to the pooled one, to 1, and
+            From the ratio of the look to that of the look before; from the settled ratio to that of the look, to 1, and
             to each slot.
         """
         found = np.empty(3 + len(slot_ratios))
-        measure_look(self.ratios, self.before, settled, slot_ratios, found)
+        measure_look(ratios, self.before, settled, slot_ratios, found)
         return found
 
     @property
@@ -479,12 +477,11 @@ def start_slots(n_slots: int, n_columns: int) -> Slots:
 
 
 def start_look(n_columns: int, n_candidates: int, before: FloatArray) -> LookSums:
-    """Return sums of nothing, after a look with this mean pooled ratio."""
+    """Return sums of nothing, after a look with this ratio."""
     return LookSums(
         n_rounds=0,
         n_rows=0,
         coef=np.zeros(n_columns),
-        ratios=np.zeros(len(before)),
         proportions=np.zeros(n_candidates),
         log_likelihood=0.0,
         before=before,
@@ -578,9 +575,9 @@ _NO_HOLD, _FULL_HOLD = 0.6, 0.8
 _SMALLEST_RATIO = 1e-12
 
 
-def excess_after(excess: float, look: LookSums) -> float:
-    """Return the smoothed excess after a look, given its means."""
-    terms = look.ratios * np.log(np.maximum(look.ratios, _SMALLEST_RATIO))
+def excess_after(excess: float, look: LookSums, ratios: FloatArray) -> float:
+    """Return the smoothed excess after a look, given its means and its ratio."""
+    terms = ratios * np.log(np.maximum(ratios, _SMALLEST_RATIO))
     divergence = float(np.add.reduce(terms)) / len(terms)
     smoothing = 1.0 - 0.5 ** (look.n_rounds / LONGEST_LOOK)
     return excess + smoothing * (look.log_likelihood - divergence - excess)
@@ -612,6 +609,8 @@ class Remembered(NamedTuple):
         The slot that the ratio of the look went to, if it was worth keeping.
     is_same : bool
         Whether that slot held the same regime before.
+    ratios : array of shape (n_reference,)
+        The ratio of the look.
     """
 
     slots: Slots
@@ -619,6 +618,7 @@ class Remembered(NamedTuple):
     excess: float
     put: int | None
     is_same: bool
+    ratios: FloatArray
 
 
 # --- The pool: the ratio in use is a mixture of candidates, weighted by how well they explained past batches
@@ -709,8 +709,8 @@ class RatioPool:
         filters = judgement.filters
         state = replace(state, given_ratios=self._rows(given, len(ratios))) if self._n_given else state
         means, pooled = self._pooled(ratios, filters, state)
-        this_round = coef, pooled, filters.proportions, judgement.log_likelihood, len(judgement.seen.ratios)
-        is_left = state.look.n_rows >= LEAST_ROWS and distance(pooled, self._at_means(state)) > LARGEST_MOVE
+        this_round = coef, filters.proportions, judgement.log_likelihood, len(judgement.seen.ratios)
+        is_left = state.look.n_rows >= LEAST_ROWS and distance(pooled, self._ratio_of(state)) > LARGEST_MOVE
         after = PoolState(
             n_rounds=state.n_rounds + 1,
             coef=coef,
@@ -787,7 +787,7 @@ class RatioPool:
             The last round of the look.
         """
         look, filters, prior = state.look.mean(), state.filters, state.prior
-        found = self.remember(look, state.slots, state.slot_ratios, state.excess, last_round)
+        found = self.remember(look, state.slots, state.slot_ratios, state.excess, last_round, state.given_ratios)
         if found.put is not None:
             prior = prior_of(found.slots.is_used, self._n_given)
             filters = filters if found.is_same else filters.without(N_SHAPES + found.put, prior)
@@ -798,12 +798,18 @@ class RatioPool:
             excess=found.excess,
             hold=hold_for(found.excess),
             slots=found.slots,
-            look=start_look(len(look.coef), len(prior), look.ratios),
+            look=start_look(len(look.coef), len(prior), found.ratios),
             slot_ratios=found.slot_ratios,
         )
 
     def remember(
-        self, look: LookSums, slots: Slots, slot_ratios: FloatArray, excess: float, last_round: int
+        self,
+        look: LookSums,
+        slots: Slots,
+        slot_ratios: FloatArray,
+        excess: float,
+        last_round: int,
+        given_ratios: FloatArray | None = None,
     ) -> Remembered:
         """Return what is remembered after a look.
 
@@ -816,10 +822,14 @@ class RatioPool:
         excess : float
             Before the look.
         last_round : int
+        given_ratios : array of shape (n_given, n_reference), optional
         """
         put, is_same, shares = None, False, look.shape_shares()
+        estimated = self._reference.ratios(look.coef, UNCUT)
+        ratios = self._mixture(estimated, look.proportions, slot_ratios, given_ratios)[1]
         if self.n_slots and look.may_be_kept:
-            distances = look.distances(self._mixed(look.coef, shares)[0], slot_ratios)
+            settled, _ = mixed_shapes(estimated, self._cuts, shares)
+            distances = look.distances(ratios, settled, slot_ratios)
             if look.is_worth_keeping(distances):
                 put, is_same = slots.find(distances[3:])
                 slots = slots.put(put, look.coef, shares, is_same=is_same)
@@ -827,7 +837,7 @@ class RatioPool:
                 slot_ratios[put], means = self._mixed(slots.coefs[put], slots.shares[put])
                 slots = slots.with_factors(put, means)
         slots = slots.after_look(look, put, last_round)
-        return Remembered(slots, slot_ratios, excess_after(excess, look), put, is_same)
+        return Remembered(slots, slot_ratios, excess_after(excess, look, ratios), put, is_same, ratios)
 
     def _hold_back(self, state: PoolState, ratios: FloatArray) -> PoolState:
         """Replace the ratio in use by that of the cautious filters, as far as the hold goes."""
@@ -837,16 +847,21 @@ class RatioPool:
 
     def _pooled(self, ratios: FloatArray, filters: Filters, state: PoolState) -> tuple[FloatArray, FloatArray]:
         """Return the means of the shapes, and the mixture of all candidates for the reference."""
-        means, pooled = np.empty(N_SHAPES), np.empty(len(ratios))
-        others = np.concatenate((state.slot_ratios, state.given_ratios)) if self._n_given else state.slot_ratios
-        pool_reference(ratios, self._cuts, filters.proportions, others, means, pooled)
-        return means, pooled
+        return self._mixture(ratios, filters.proportions, state.slot_ratios, state.given_ratios)
 
-    def _at_means(self, state: PoolState) -> FloatArray:
-        """Return the ratio at the mean theta and the mean proportions of the look so far, which are what keys keep."""
+    def _mixture(
+        self, ratios: FloatArray, proportions: FloatArray, slot_ratios: FloatArray, given_ratios: FloatArray | None
+    ) -> tuple[FloatArray, FloatArray]:
+        means, mixed = np.empty(N_SHAPES), np.empty(len(ratios))
+        others = slot_ratios if given_ratios is None else np.concatenate((slot_ratios, given_ratios))
+        pool_reference(ratios, self._cuts, proportions, others, means, mixed)
+        return means, mixed
+
+    def _ratio_of(self, state: PoolState) -> FloatArray:
+        """Return the ratio of the look in progress: that at its mean theta and proportions, which are all it keeps."""
         means = state.look.mean()
-        filters = replace(state.filters, proportions=means.proportions)
-        return self._pooled(self._reference.ratios(means.coef, UNCUT), filters, state)[1]
+        estimated = self._reference.ratios(means.coef, UNCUT)
+        return self._mixture(estimated, means.proportions, state.slot_ratios, state.given_ratios)[1]
 
     def _see(self, state: PoolState, features: FloatArray, given: FloatArray | None) -> SeenRows:
         slots, n_rows = state.slots, len(features)
@@ -871,14 +886,13 @@ class RatioPool:
 
 
 def _with_round(
-    look: LookSums, coef: FloatArray, ratios: FloatArray, proportions: FloatArray, log_likelihood: float, n_rows: int
+    look: LookSums, coef: FloatArray, proportions: FloatArray, log_likelihood: float, n_rows: int
 ) -> LookSums:
     """Return the sums with one round more."""
     return LookSums(
         n_rounds=look.n_rounds + 1,
         n_rows=look.n_rows + n_rows,
         coef=look.coef + coef,
-        ratios=look.ratios + ratios,
         proportions=look.proportions + proportions,
         log_likelihood=look.log_likelihood + log_likelihood,
         before=look.before,

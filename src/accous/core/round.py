@@ -302,7 +302,7 @@ class PoolMemory(NamedTuple):
     excess, hold : float
         As in `accous.core.pool.PoolState`.
     before : array of shape (n_reference,)
-        Mean pooled ratio of the look before.
+        The ratio of the look before.
     slots, priors, factors : arrays
         The regimes and their prior as the loops read them; see `RoundArrays`.
     slot_ratios : array of shape (n_slots, n_reference)
@@ -360,7 +360,7 @@ class OneModelArrays:
         matrices, roots = self._take(1, most, d, d), self._take(1, most, d, d)
         potentials = self._take(1, most), self._take(1, most)
         self.coef, self.parts = self._take(1, d), self._take(1, n_parts)
-        self.look_ratios, self.pooled = self._take(n_reference), self._take(1, n_reference)
+        self.pooled = self._take(1, n_reference)
         counts = self.n_rounds, self.n_learners, self.largest_margins
         self.of_learners = (*counts, self.coefs, matrices, roots, None, *potentials, self.coef)
 
@@ -368,7 +368,7 @@ class OneModelArrays:
     def count(sizes: tuple[int, int, int, int]) -> int:
         """Return how many numbers there are."""
         most, d, n_parts, n_reference = sizes
-        return 4 + most * (d + 2 * d * d + 2) + d + n_parts + 2 * n_reference
+        return 4 + most * (d + 2 * d * d + 2) + d + n_parts + n_reference
 
     def _take(self, *shape: int) -> FloatArray:
         start, self._used = self._used, self._used + math.prod(shape)
@@ -376,7 +376,7 @@ class OneModelArrays:
 
     def take_over(self, others: OneModelArrays) -> None:
         """Copy the numbers of a model that has no more room for learners than this one."""
-        same = "n_rounds largest_margins log_likelihoods n_learners coef parts look_ratios pooled"
+        same = "n_rounds largest_margins log_likelihoods n_learners coef parts pooled"
         for name in same.split():
             getattr(self, name)[...] = getattr(others, name)
         for written, read in zip(self.of_learners[3:9], others.of_learners[3:9], strict=True):
@@ -451,7 +451,6 @@ class OneModelRounds(CompiledRound):
             *of_look,
             largest_move,
             is_last,
-            room.look_ratios,
         ):
             return self._left(room, model, n_rows, float(before)), of_batch
         if is_last:
@@ -474,7 +473,7 @@ class OneModelRounds(CompiledRound):
         room.log_likelihoods[0] = before
         memory = self._look_back(room, model.memory, model.n_rounds, model.look_rounds, model.look_rows)
         row[self._look_coef], row[self._look_shares] = room.coef[0], shares
-        room.log_likelihoods[0], room.look_ratios[:] = surprise, room.pooled[0]
+        room.log_likelihoods[0] = surprise
         self._mix(room, memory, memory.hold)
         return self._close(room, OneModel(n_rounds, room.sizes[0], room.numbers.copy(), memory, 1, n_rows))
 
@@ -485,12 +484,11 @@ class OneModelRounds(CompiledRound):
             n_rounds=n_rounds,
             n_rows=n_rows,
             coef=row[self._look_coef] / n_rounds,
-            ratios=room.look_ratios / n_rounds,
             proportions=row[self._look_shares] / n_rounds,
             log_likelihood=float(room.log_likelihoods[0]) / n_rounds,
             before=memory.before,
         )
-        row[self._look_coef] = row[self._look_shares] = room.log_likelihoods[0] = room.look_ratios[:] = 0.0
+        row[self._look_coef] = row[self._look_shares] = room.log_likelihoods[0] = 0.0
         found = self._ratio_pool.remember(look, memory.regimes, memory.slot_ratios, memory.excess, last_round)
         prior, hold = memory.priors[0], hold_for(found.excess)
         if found.put is not None:
@@ -498,7 +496,7 @@ class OneModelRounds(CompiledRound):
             if not found.is_same:
                 filters = self._filters_of(room.parts).without(N_SHAPES + found.put, prior)
                 self._write_filters(room.parts, filters)
-        return _memory(found.slots, found.excess, hold, look.ratios, prior, found.slot_ratios)
+        return _memory(found.slots, found.excess, hold, found.ratios, prior, found.slot_ratios)
 
     def _room_of(self, model: OneModel) -> _Room:
         """Return arrays that hold the model, with room for the learners of the next round."""
@@ -559,12 +557,12 @@ class OneModelRounds(CompiledRound):
 
     def coef_of(self, model: OneModel) -> FloatArray:
         """Return the ensemble's theta."""
-        end = len(model.numbers) - 2 * self._n_reference - self._layout.length
+        end = len(model.numbers) - self._n_reference - self._layout.length
         return model.numbers[end - self._n_coefs : end]
 
     def _parts_of(self, model: OneModel) -> FloatArray:
         """Return the row of a `Layout`, without the views of all other arrays."""
-        end = len(model.numbers) - 2 * self._n_reference
+        end = len(model.numbers) - self._n_reference
         return model.numbers[end - self._layout.length : end]
 
     def ensemble_of(self, model: OneModel) -> EnsembleState:
@@ -585,7 +583,6 @@ class OneModelRounds(CompiledRound):
             n_rounds=model.look_rounds,
             n_rows=model.look_rows,
             coef=arrays.parts[0, self._look_coef],
-            ratios=arrays.look_ratios,
             proportions=arrays.parts[0, self._look_shares],
             log_likelihood=float(arrays.log_likelihoods[0]),
             before=model.memory.before,
@@ -632,7 +629,7 @@ class OneModelRounds(CompiledRound):
         row, look = arrays.parts[0], pool.look
         row[self._means], arrays.pooled[0] = pool.means, pool.reference_ratios
         row[self._look_coef], row[self._look_shares] = look.coef, look.proportions
-        arrays.log_likelihoods[0], arrays.look_ratios[:] = look.log_likelihood, look.ratios
+        arrays.log_likelihoods[0] = look.log_likelihood
         memory = _memory(pool.slots, pool.excess, pool.hold, look.before, pool.prior, pool.slot_ratios)
         return OneModel(ensemble.n_rounds, sizes[0], arrays.numbers, memory, look.n_rounds, look.n_rows)
 
