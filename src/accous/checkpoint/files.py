@@ -342,7 +342,7 @@ else:
 
 MANIFEST_NAME = "manifest.json"
 _FORMAT = "accous"
-_VERSION = 3
+_VERSION = 4
 
 
 @dataclass(frozen=True)

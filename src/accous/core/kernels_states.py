@@ -33,7 +33,7 @@ N_MARKS = 3  # of a waiting row: time, number, whether it was predicted
 CHECKSUM_WORD = 2
 _SIZES_AT, _WAITING_AT = 6, 12  # in bytes
 _P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
-_P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
+_P4 = np.uint64(0x85EBCA77C2B2AE63)
 _BITS, _ZERO, _WORD = np.uint64(64), np.uint64(0), np.uint64(8)
 _WORDS_IN = types.Array(uint64, 1, "C", readonly=True)
 Words = NDArray[np.uint64]

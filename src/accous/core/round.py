@@ -501,7 +501,10 @@ class OneModelRounds(CompiledRound):
     def _room_of(self, model: OneModel) -> _Room:
         """Return arrays that hold the model, with room for the learners of the next round."""
         most = max(model.most, count_learners(model.n_rounds + 2, self.settings.min_interval))
-        room: _Room = self._rooms.take(lambda: self._make_room(most))
+        try:
+            room: _Room = self._rooms.pop()
+        except IndexError:
+            room = self._make_room(most)
         if room.sizes[0] != most:
             room = self._make_room(most)
         if room.model is not model:

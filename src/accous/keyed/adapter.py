@@ -504,7 +504,6 @@ def _some_rows(result: ChunkResult, is_out: BoolArray) -> ChunkResult:
 
 
 _MOST_KEYS = 256  # a call of numpy takes no longer for them than for one
-_ONE_KEY = np.zeros(1, dtype=np.int64)
 _MOST_NUMBERS = 4_000_000  # of the arrays that a call makes for the keys that run together
 
 

@@ -132,7 +132,7 @@ class StateFormat:
     """
 
     def __init__(self, shape: KeyShape, settings: EnsembleSettings, fingerprint: bytes) -> None:
-        self._shape, self._fingerprint, self._min_interval = shape, fingerprint, settings.min_interval
+        self._shape, self._fingerprint = shape, fingerprint
         self._header = np.frombuffer(_HEADER.pack(_MAGIC, VERSION, *(0,) * 8, fingerprint), dtype=np.uint8)
         limits = _Limits(shape, settings.radius)
         of_limits = limits.numbers, _ORDERS, limits.parts, limits.ranges, limits.radius, *_MOST, _ROUNDING
