@@ -35,7 +35,7 @@ def test_the_files_of_a_save(saved):
     manifest = json.loads((saved / "manifest.json").read_text())
     files, ours = {"reference", "state"}, {"format", "version", "accous", "checksum"}
     assert manifest.keys() == files | ours | {"model", "attached"}
-    assert (manifest["format"], manifest["version"]) == ("accous", 3)
+    assert (manifest["format"], manifest["version"]) == ("accous", 4)
     assert manifest["model"]["class"] == "OnlineDensityRatio"
     assert manifest["model"]["parameters"]["feature_map"] == "auto"
     for kind, prefix in [("reference", "reference-"), ("state", "state-1-")]:
@@ -427,7 +427,7 @@ def test_a_damaged_file_is_named(kind, damage, message, saved):
         (lambda content: content.pop("checksum"), "was changed"),
         (lambda content: content.update(version=1), r"an earlier accous \(format 1; "),
         (lambda content: content.update(version="one"), "was changed"),
-        (lambda content: content.update(version=4), r"a newer accous \(format 4; "),
+        (lambda content: content.update(version=5), r"a newer accous \(format 5; "),
     ],
 )
 def test_a_changed_manifest_is_noticed(edit, message, saved):
