@@ -44,6 +44,7 @@ from accous.core.regression import (
     make_narrow_design,
     make_problem,
     principal_axes,
+    solve,
     solve_compiled,
 )
 from accous.model.safeguards import shrink
@@ -306,6 +307,23 @@ def test_from_far_away_a_refit_of_many_classes_finds_the_optimum(distance):
     for coefs in (near, far):
         assert problem.narrow.fit(coefs, weights, 1.0, FULL, max_steps=500)
     assert_same_shares(problem, far, near, 1e-5)
+
+
+@pytest.mark.parametrize(("n_rows", "d", "n_classes"), [(2, 94, 4), (3, 94, 4), (4, 60, 6), (10, 30, 12)])
+def test_the_search_along_a_direction_comes_to_an_end_where_classes_have_no_rows(n_rows, d, n_classes):
+    """There the slope jumps from one plateau to another, and Newton's method goes back and forth."""
+    n_done = 0
+    for seed in range(107):
+        rng = np.random.default_rng(seed)
+        X, labels = rng.normal(size=(n_rows, d)), rng.integers(0, n_classes, n_rows)
+        problem, weights = make_problem(X, labels, n_classes, 1.0), rng.exponential(size=n_rows)
+        start = rng.normal(size=(n_classes, d + 1))
+        found = solve_compiled(problem, weights, np.asfortranarray(start))
+        if found is not None:
+            wanted = solve(replace(problem, narrow=None), weights, start)
+            assert excess(problem, weights, found, wanted) < 1e-6
+            n_done += 1
+    assert n_done > 100
 
 
 # --- fits without a row -------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numpy as np
 from numba import float64, int64, types
 
 from accous.arrays import FloatArray, IntArray
-from accous.core.compiled import IN1, IN2, IN3, LABELS, OUT2, OUT4, inlined, inlined_sums, kernel
+from accous.core.compiled import IN1, IN2, IN3, LABELS, OUT2, OUT4, inlined, inlined_sums, kernel, shared
 from accous.core.kernels_rows import BLOCK, _add_products, _exp, _factorise, _scale, _solve
 
 # The least length of a step, times the largest spread of its changes, at which a step needs no test.
@@ -385,6 +385,17 @@ def _from_axes(point: FloatArray, centre: FloatArray, axes: FloatArray, coefs: F
         coefs[k, axes.shape[0]] = intercept
 
 
+@shared
+def keep_within(length: float, low: float, high: float, n_trials: int) -> float:
+    """Keep a trial length inside the bracket by bisection; without an upper end, let the length grow.
+
+    Every third trial is a bisection: Newton's method alone may go back and forth for ever.
+    """
+    if high == np.inf:
+        return min(max(length, 1.5 * low), 10.0 * low)
+    return length if low < length < high and n_trials % 3 > 0 else 0.5 * (low + high)
+
+
 def _fit_softmax(
     blocks: FloatArray,
     axes: FloatArray,
@@ -461,19 +472,22 @@ def _fit_softmax(
     _to_axes(coefs, centre, axes, vectors[2])
     n_steps = n_trials = n_pairs = 0
     of_gradient, of_direction = 1 + 0 * max_steps, 2 + 0 * max_steps  # not constants, for which it would compile twice
-    value = slope = linear = quadratic = spread = low = before = slope_before = 0.0
+    value = slope = slope_there = curvature = linear = quadratic = spread = low = 0.0
     length, high, left, moved = 1.0, np.inf, np.inf, np.inf
     while n_steps <= max_steps:
         is_last = n_steps >= least_steps and left <= near
         if n_trials == 0:
             _score_classes(blocks, vectors[2], changes)
-        if n_trials == 0 and n_steps > 0:
+        if n_steps > 0:
             curvature, spread = _curvature_along(changes, probabilities, row_room, block_room)
+        if n_trials > 0:
+            length = keep_within(length - slope_there / (curvature + quadratic), low, high, n_trials)
+        elif n_steps > 0:
             linear = quadratic = 0.0
             for q in range(n_coefs):
                 linear += penalty[q] * vectors[0, q] * vectors[2, q]
                 quadratic += penalty[q] * vectors[2, q] * vectors[2, q]
-            length, low, high, before, slope_before = -slope / (curvature + quadratic), 0.0, np.inf, 0.0, slope
+            length, low, high = -slope / (curvature + quadratic), 0.0, np.inf
             if is_last and length * spread <= _SURE_MOVE:
                 for q in range(n_coefs):
                     vectors[0, q] += length * vectors[2, q]
@@ -497,12 +511,6 @@ def _fit_softmax(
                 if n_trials == _MAX_TRIALS:
                     break
                 low, high = (length, high) if slope_there <= 0.0 else (low, length)
-                trial = length - slope_there * (length - before) / (slope_there - slope_before)
-                before, slope_before = length, slope_there
-                if high < np.inf:
-                    length = trial if low < trial < high else 0.5 * (low + high)
-                else:
-                    length = min(max(trial, 1.5 * low), 10.0 * low)
                 continue
         curvature = _dot(vectors, move, change)
         # If the curvature is lost to rounding, the pair carries no information.

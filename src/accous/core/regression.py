@@ -12,7 +12,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from accous.arrays import FloatArray, IntArray
 from accous.core.compiled import Workspaces, empty_aligned
 from accous.core.ensemble import MAX_NEWTON_COEFS, is_narrow
-from accous.core.kernels_classes import fit_softmax, fit_softmax_by_hessian
+from accous.core.kernels_classes import fit_softmax, fit_softmax_by_hessian, keep_within
 from accous.core.kernels_rows import BLOCK, fit_logistic, to_blocks
 
 # --- The weighted cross-entropy of labelled rows as a function of their scores: value, slope, curvature
@@ -333,7 +333,7 @@ class _Line:
         quadratic = float(np.vdot(self.penalty * self.direction.coefs, self.direction.coefs))
         low, high = 0.0, np.inf
         length = -slope / (self.loss.curvature_along(self.at_start.probabilities, change) + quadratic)
-        for _ in range(_MAX_TRIALS):
+        for n_trials in range(1, _MAX_TRIALS + 1):
             scores = self.start.scores + length * change
             there = self.loss.evaluate(scores)
             slope_there = float(np.vdot(there.residuals, change)) + linear + length * quadratic
@@ -343,15 +343,8 @@ class _Line:
                 return Point(self.start.coefs + length * self.direction.coefs, scores), there
             low, high = (length, high) if slope_there <= 0.0 else (low, length)
             curvature = self.loss.curvature_along(there.probabilities, change) + quadratic
-            length = _within(length - slope_there / curvature, low, high)
+            length = keep_within(length - slope_there / curvature, low, high, n_trials)
         return None
-
-
-def _within(length: float, low: float, high: float) -> float:
-    """Keep a trial length inside the bracket by bisection; without an upper end, let the length grow."""
-    if np.isinf(high):
-        return min(max(length, 1.5 * low), 10.0 * low)
-    return length if low < length < high else 0.5 * (low + high)
 
 
 # --- Weighted logistic regression for two classes and few columns, in compiled loops
@@ -658,7 +651,7 @@ def solve_compiled(
     narrow = problem.narrow
     if narrow is None:
         return None
-    coefs = np.zeros((problem.n_scores, len(problem.centre) + 1)) if start is None else np.array(start)
+    coefs = np.zeros((problem.n_scores, len(problem.centre) + 1)) if start is None else np.array(start, order="C")
     if isinstance(narrow, NarrowDesign):
         return coefs if narrow.fit(coefs, weights, problem.C) else None
     if problem.axes is not None:
