@@ -420,6 +420,7 @@ UNSHARED = {
     "no pool": (lambda: of_ratio(pool="none"), "with a pool"),
     "many columns": (lambda: of_ratio(feature_map="rbf", random_state=0), "63 columns"),
     "diagonal": (lambda: of_ratio(metric="diagonal"), "full metric"),
+    "large memory": (lambda: of_ratio(memory=64), "at most 63 regimes"),
 }
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from accous.arrays import FloatArray, IntArray
 from accous.core.ensemble import NarrowReference
 from accous.core.kernels_keys import score_rows_of_keys
-from accous.core.many_keys import KeyRounds, KeyShape
+from accous.core.many_keys import MOST_VISITS, KeyRounds, KeyShape
 from accous.diagnostics.drift import MOST_LOOKS, ROUNDS_BETWEEN_LOOKS
 from accous.exceptions import DataError, ParameterError
 from accous.model.estimators import AdaptiveClassifier, AdaptiveEstimator, AdaptiveRegressor
@@ -154,6 +154,9 @@ def score(owners: IntArray, X: FloatArray, coefs: FloatArray, like: LinearPredic
     return scores, found
 
 
+_MOST_REGIMES = 255 // MOST_VISITS  # a state counts visits in a byte
+
+
 def _not_a_classifier(model: Any) -> str:
     if isinstance(model, AdaptiveRegressor):
         return "Keys predict classes only: a KeyedAdapter takes a fitted AdaptiveClassifier, got an AdaptiveRegressor."
@@ -178,6 +181,11 @@ def _require_supported(model: Any) -> None:
         raise ParameterError(
             f"A KeyedAdapter needs an OnlineDensityRatio with a pool and without candidates of your own, but the model "
             f"has ratio={ratio!r}: fit a model with ratio=None."
+        )
+    if ratio.memory > _MOST_REGIMES:
+        raise ParameterError(
+            f"A KeyedAdapter keeps at most {_MOST_REGIMES} regimes of a key, but the model has memory={ratio.memory}: "
+            "fit a model whose ratio has a smaller memory."
         )
     if not ratio.is_free_of_blas or not isinstance(ratio.whole_reference_, NarrowReference):
         raise ParameterError(
