@@ -60,6 +60,19 @@ def test_numbers_that_cannot_be_are_refused(adapter, state, number, value):
         adapter.step(forged, drifting(9, 0))
 
 
+@pytest.mark.parametrize(("n_merged", "is_kept"), [(2.0**24, True), (1e29, False)])
+def test_looks_merged_are_as_many_as_can_be_counted(adapter, state, n_merged, is_kept):
+    stack, _ = adapter.runner.read([None], [state])
+    assert state[7]
+    stack.n_merged[0, 0] = n_merged
+    forged = adapter._form.pack(stack, np.empty((0, adapter.shared.shape.n_features + 3)), stack.keys, stack.keys)[0]
+    if is_kept:
+        adapter.step(forged, drifting(9, 0))
+        return
+    with pytest.raises(CheckpointError, match="never writes"):
+        adapter.step(forged, drifting(9, 0))
+
+
 def test_waiting_rows_and_single_precision_are_numbers_and_rows_of_a_look_have_rounds(adapter, state):
     shape, n_learners = adapter.shared.shape, state[6]
     singles = 40 + 8 * (len(Number) + 4 + shape.n_coefs + 2 * n_learners + shape.n_scores * (shape.n_features + 1))

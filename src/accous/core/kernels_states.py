@@ -32,6 +32,7 @@ N_SIZES = 6
 N_MARKS = 3  # of a waiting row: time, number, whether it was predicted
 CHECKSUM_WORD = 2
 _SIZES_AT, _WAITING_AT = 6, 12  # in bytes
+_MOST_MERGED = 2.0**24  # up to here single precision counts
 _P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
 _P4 = np.uint64(0x85EBCA77C2B2AE63)
 _BITS, _ZERO, _WORD = np.uint64(64), np.uint64(0), np.uint64(8)
@@ -242,7 +243,7 @@ def read_states(
             are_kept &= _copy(singles, at + n_coefs, of_slot[n_coefs : width - 2], 0.0, 1.0 + rounding)
             are_kept &= _are_shares(of_slot[n_coefs : width - 2], rounding)
             # A slot that is kept is in use: at least one look was merged into it.
-            are_kept &= _copy(singles, at + width - 2, of_slot[width - 2 : width - 1], 1.0, largest_single)
+            are_kept &= _copy(singles, at + width - 2, of_slot[width - 2 : width - 1], 1.0, _MOST_MERGED)
             are_kept &= _copy(singles, at + width - 1, of_slot[width - 1 :], 0.0, largest_single)
             at += width
         are_kept &= _copy(singles, at, changes[key, :n_looks], 0.0, 1.0 + rounding)
