@@ -333,7 +333,7 @@ def _apply_memory(
 ) -> None:
     """Run the two loops of L-BFGS around the preconditioner; the direction is row 2, of the gradient in row 1."""
     most, n_coefs, of_direction = curvatures.shape[1], vectors.shape[1], 0 * n_pairs + 2
-    first = n_pairs - most if n_pairs > most else 0
+    first = n_pairs - most + 1 if n_pairs >= most else 0  # the next pair may be unsound: none is in its place
     for q in range(n_coefs):
         vectors[2, q] = -vectors[1, q]
     for pair in range(n_pairs - 1, first - 1, -1):
