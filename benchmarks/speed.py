@@ -249,9 +249,9 @@ def main() -> None:
     """Measure, print, keep, write and draw."""
     describe(__doc__)
     with threadpool_limits(1):
+        means = [measure_mean(*case) for case in track(MEANS, "means")]  # in a process without other models
         rows = [measure_round(shape) for shape in track(SHAPES, "rounds")]
         ages = [measure_age(n_rounds) for n_rounds in track((100, 10_000, 1_000_000), "ages")]
-        means = [measure_mean(*case) for case in MEANS]
     table = speed_table(rows, ages)
     print(table)
     for mean in means:
