@@ -289,6 +289,14 @@ def test_other_bytes_are_refused(adapter, foreign):
         adapter.step_many({"shop 7": foreign}, ["shop 7"], None, drifting(1, 0))
 
 
+@pytest.mark.parametrize("state", ["abc", 3, [1]], ids=repr)
+def test_a_state_that_is_no_bytes_is_refused(adapter, state):
+    with pytest.raises(CheckpointError, match=f"got a value of type {type(state).__name__}\\."):
+        adapter.step(state, np.zeros((1, 4)))
+    as_memory = memoryview(adapter.step(None, np.zeros((1, 4)))[0])
+    assert adapter.step(as_memory, np.zeros((1, 4)))[0] == adapter.step(bytes(as_memory), np.zeros((1, 4)))[0]
+
+
 def test_a_state_of_another_model_of_other_settings_or_of_a_newer_version_is_refused(model, adapter, state):
     other = KeyedAdapter(AdaptiveClassifier().fit(*labelled(300, 1)), round_size=5)
     for foreign in (other, KeyedAdapter(model, round_size=6), KeyedAdapter(model, round_size=5, lateness=1.0)):

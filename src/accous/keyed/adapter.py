@@ -39,7 +39,7 @@ from accous.keyed.shared import (
     require_length,
     score,
 )
-from accous.keyed.state import StateFormat
+from accous.keyed.state import StateFormat, bytes_of
 from accous.model.learning import faded_since, log_losses, weight_of_odds
 from accous.model.performance import estimate_to_json, status_to_json
 from accous.model.predictors import LinearPredictor
@@ -332,7 +332,7 @@ class KeyRunner:
             new = [key for key, state in enumerate(states) if state is None]
             known = np.delete(known, new)
         if len(new) < n_keys:
-            stored, known_names = [bytes(state) for state in states if state is not None], names
+            stored, known_names = [bytes_of(state) for state in states if state is not None], names
             if new:
                 known_names = [names[key] for key in known.tolist()]
             stack, rows = self._form.unpack(stored, known_names, most_rows, stack, known)

@@ -269,6 +269,16 @@ def impossible_state(name: object) -> CheckpointError:
     )
 
 
+def bytes_of(state: Any) -> bytes:
+    """Return the bytes of a state as an engine stored them."""
+    if not isinstance(state, (bytes, bytearray, memoryview)):
+        kind = type(state).__name__
+        raise CheckpointError(
+            f"A state is the bytes that step returned, or None to start again, got a value of type {kind}."
+        )
+    return bytes(state)
+
+
 def _of_key(name: object) -> str:
     return "" if name is None else f" of key {name!r}"
 
