@@ -147,9 +147,10 @@ def test_a_stream_that_does_not_fit_leaves_the_record_of_the_last_run(lines, dro
     assert main(ADAPT) == 0
 
 
-def test_a_run_that_was_stopped_has_the_history_of_one_that_was_not(lines, monkeypatch):
+@pytest.mark.parametrize("n_together", [1, 4])
+def test_a_run_that_was_stopped_has_the_history_of_one_that_was_not(n_together, lines, monkeypatch):
     """Metric and state are read in some rounds alone, whether or not a run stops there."""
-    monkeypatch.setattr("accous.table.adapt._MOST_ROUNDS_TOGETHER", 1)
+    monkeypatch.setattr("accous.table.adapt._MOST_ROUNDS_TOGETHER", n_together)
 
     def follow(folder: str, stops: list[int]) -> tuple[pd.DataFrame, Any]:
         shutil.copytree("model", folder)

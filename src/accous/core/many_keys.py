@@ -13,7 +13,6 @@ from accous.arrays import FloatArray, IntArray
 from accous.core.compiled import AnyFloats, SingleArray, empty_aligned
 from accous.core.ensemble import EnsembleSettings, LearnerKernel, NarrowReference
 from accous.core.kernels_keys import Number, restore_keys, settle_keys
-from accous.core.kernels_pool import pool_reference
 from accous.core.kernels_rows import BLOCK
 from accous.core.kernels_states import N_HEADER_WORDS
 from accous.core.pool import (
@@ -406,7 +405,8 @@ class KeyRounds(CompiledRound):
     def weights_of(self, stack: KeyStack, key: int, weighing: AnyFloats) -> FloatArray:
         """Return weights of the reference, given what they were made of."""
         n = self._n_coefs
-        mixed = self.mixture(weighing[:n], weighing[n:-1], stack.slot_ratios[key])
+        weighing = weighing.astype(np.float64)
+        mixed = self.pool.mixture_at(weighing[:n], weighing[n:-1], stack.slot_ratios[key])
         weights = self._base * np.minimum(mixed, self._max_ratio)
         weights *= self._base.sum() / weights.sum()
         share = float(weighing[-1])
@@ -420,13 +420,6 @@ class KeyRounds(CompiledRound):
             shares *= 1.0 - hold
             shares[:N_CAUTIOUS] += hold * stack.parts["cautious_proportions"][key]
         return np.concatenate((stack.coef[key], shares, [1.0]))
-
-    def mixture(self, coef: AnyFloats, proportions: AnyFloats, slot_ratios: FloatArray) -> FloatArray:
-        """Return a mixture of the shapes of the ratio at a theta, and of slots, for the reference."""
-        ratios, means = self._reference.ratios(coef.astype(np.float64), UNCUT), np.empty(N_SHAPES)
-        mixed = np.empty(self._n_reference)
-        pool_reference(ratios, self.cuts, proportions.astype(np.float64), slot_ratios, means, mixed)
-        return mixed
 
 
 # --- The look back of a key's pool, after 16 rounds or when the ratio has left what it was: remember what has settled,
@@ -461,14 +454,16 @@ def _look_back(stack: KeyStack, key: int, last_round: int, rounds: KeyRounds) ->
     numbers, parts = stack.numbers, stack.parts
     n_rounds, slot_ratios = numbers[Number.LOOK_ROUNDS, key], stack.slot_ratios[key]
     means = coef, proportions = parts["look_coef"][key] / n_rounds, parts["look_proportions"][key] / n_rounds
-    before = parts["before_coef"][key], parts["before_proportions"][key]
+    coef_before, shares_before = (parts[f"before_{name}"][key].astype(np.float64) for name in ("coef", "proportions"))
     look = LookSums(
         n_rounds=int(n_rounds),
         n_rows=int(numbers[Number.LOOK_ROWS, key]),
         coef=coef,
         proportions=proportions,
         log_likelihood=float(numbers[Number.LOG_LIKELIHOOD, key] / n_rounds),
-        before=rounds.mixture(*before, slot_ratios),  # a state has no room for the ratio itself
+        before=rounds.pool.mixture_at(
+            coef_before, shares_before, slot_ratios
+        ),  # a state has no room for the ratio itself
     )
     slots, excess = slots_of(stack, key), float(numbers[Number.EXCESS, key])
     found = rounds.pool.remember(look, slots, slot_ratios, excess, last_round)

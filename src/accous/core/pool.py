@@ -860,8 +860,13 @@ class RatioPool:
     def _ratio_of(self, state: PoolState) -> FloatArray:
         """Return the ratio of the look in progress: that at its mean theta and proportions, which are all it keeps."""
         means = state.look.mean()
-        estimated = self._reference.ratios(means.coef, UNCUT)
-        return self._mixture(estimated, means.proportions, state.slot_ratios, state.given_ratios)[1]
+        return self.mixture_at(means.coef, means.proportions, state.slot_ratios, state.given_ratios)
+
+    def mixture_at(
+        self, coef: FloatArray, proportions: FloatArray, slot_ratios: FloatArray, given_ratios: FloatArray | None = None
+    ) -> FloatArray:
+        """Return the mixture of all candidates for the reference, the shapes being those at a theta."""
+        return self._mixture(self._reference.ratios(coef, UNCUT), proportions, slot_ratios, given_ratios)[1]
 
     def _see(self, state: PoolState, features: FloatArray, given: FloatArray | None) -> SeenRows:
         slots, n_rows = state.slots, len(features)

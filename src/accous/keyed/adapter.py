@@ -419,10 +419,8 @@ class KeyRunner:
         """Count labels of rows of some keys: how often the key is wrong now, and how much better labels predict."""
         stack, waiting = self.read(names, states)
         numbers, outcome, lasts = stack.numbers, self._outcome_of(len(X)), np.cumsum(counts)
-        own, owners = (
-            self._predict(stack, stack.keys, lasts - counts, lasts, self._rows_read(X), outcome),
-            np.repeat(stack.keys, counts),
-        )
+        own = self._predict(stack, stack.keys, lasts - counts, lasts, self._rows_read(X), outcome)
+        owners = np.repeat(stack.keys, counts)
         gains = np.zeros(len(X))
         if self._shared.learned is not None:
             learned = self._shared.of_learned(X)
@@ -443,7 +441,8 @@ class KeyRunner:
     def _finish(
         self, stack: KeyStack, plan: ChunkPlan, outcome: _Outcome, events: list[KeyEvent], *, is_whole: bool
     ) -> ChunkResult:
-        rows, matrix, ends, lasts = plan.rows, self._no_matrix, stack.keys, stack.keys
+        rows, matrix = plan.rows, self._no_matrix
+        ends = lasts = stack.keys  # any numbers, if they are equal: no rows wait
         if plan.n_left:
             ends, lasts = plan.ends, plan.offsets[1:]
             self._predict(stack, stack.keys, ends, ends + plan.n_open, self._rows_read(rows.X), outcome)
