@@ -199,36 +199,13 @@ def predictors_from_plain(plain: dict[str, Any], erm: Any) -> tuple[Any, Any]:
 
 
 def is_refit_due(rules: RoundRules, rounds_since: int, effective_share: float, moved: float) -> bool:
-    """Whether to refit the predictor: the weights have moved enough, or enough rounds have passed.
-
-    Parameters
-    ----------
-    rules : RoundRules
-    rounds_since : int
-        Rounds since the last refit.
-    effective_share : float
-        Share of the reference rows that carry the weight.
-    moved : float
-        Total variation between the weights and those of the last fit.
-    """
+    """Return what `accous.core.kernels_weights.is_fit_due` says by a model's rules."""
     at_least, refit_distance = rules.rounds_between_refits, rules.erm.refit_distance
     return is_fit_due(rules.refits_every, at_least, refit_distance, rounds_since, effective_share, moved)
 
 
 def is_check_due(check: Check, erm: WeightedErm, this_round: int, n_refits: int, moved: float) -> bool:
-    """Whether to compare with the fixed predictor again: enough rounds and refits have passed, or the stream jumped.
-
-    The first adapted predictor, and the first after rounds with nothing to adapt to, are compared soon after the fit.
-
-    Parameters
-    ----------
-    check : Check
-        The last comparison.
-    erm : WeightedErm
-    this_round, n_refits : int
-    moved : float
-        Total variation between the weights and those of the last comparison, if there was one.
-    """
+    """Return what `is_comparison_due` there says after the last comparison."""
     usual = erm.rounds_between_checks, erm.refits_between_checks
     n_rounds, refits = this_round - check.veto.n_rounds, n_refits - check.veto.n_refits
     return is_comparison_due(n_rounds, refits, *usual, check.weights is not None, moved)
